@@ -1,0 +1,29 @@
+"""Leases over named resources: one holder at a time, for a limited time, from a store of your choice.
+
+The public API. Nothing else is needed to use locks; ``locks.backends`` is named in settings only.
+"""
+
+from __future__ import annotations
+
+from .base import Lease, LeaseInfo
+from .exceptions import (
+    InvalidLockBackend,
+    LeaseLost,
+    LockError,
+    LockNotAcquired,
+    LockUnavailable,
+    StaleToken,
+)
+from .handler import lock_backends
+
+__all__ = [
+    "InvalidLockBackend",
+    "Lease",
+    "LeaseInfo",
+    "LeaseLost",
+    "LockError",
+    "LockNotAcquired",
+    "LockUnavailable",
+    "StaleToken",
+    "lock_backends",
+]

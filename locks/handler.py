@@ -1,0 +1,74 @@
+"""``lock_backends``: from an alias in ``settings.LOCKS`` to its backend, the way ``caches`` does it for ``CACHES``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from asgiref.local import Local
+from django.conf import settings as django_settings
+from django.utils.connection import BaseConnectionHandler
+from django.utils.module_loading import import_string
+
+from .backends.base import BaseLockBackend
+from .exceptions import InvalidLockBackend
+
+DEFAULT_LOCK_ALIAS = "default"
+
+
+def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend]:
+    """The class that ``BACKEND`` names. Raises ``InvalidLockBackend`` if it names none."""
+    path = params.get("BACKEND") if isinstance(params, Mapping) else None
+    if not isinstance(path, str):
+        raise InvalidLockBackend(
+            f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class."
+        )
+    try:
+        found = import_string(path)
+    except ImportError as error:
+        raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND']: cannot import {path!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, BaseLockBackend)):
+        raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND']: {path!r} is no subclass of BaseLockBackend.")
+    return found
+
+
+class LockBackendHandler(BaseConnectionHandler):  # type: ignore[misc]
+    """``lock_backends["alias"]`` is the backend of that alias, one object per thread, made on first use."""
+
+    settings_name = "LOCKS"
+    exception_class = InvalidLockBackend
+
+    def configure_settings(self, settings: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        if settings is None:
+            settings = getattr(django_settings, self.settings_name, {})
+        return settings
+
+    def create_connection(self, alias: str) -> BaseLockBackend:
+        params = self.settings[alias]
+        return backend_class(alias, params)(alias, dict(params))
+
+    def __getitem__(self, alias: str) -> BaseLockBackend:
+        if alias not in self.settings:
+            known = ", ".join(sorted(self.settings)) or "none"
+            raise InvalidLockBackend(f"No lock backend {alias!r}. Add it to settings.LOCKS (there: {known}).")
+        backend: BaseLockBackend = super().__getitem__(alias)
+        return backend
+
+    def aliases(self) -> list[str]:
+        """The aliases of ``settings.LOCKS``, in the order of the settings."""
+        return list(self.settings)
+
+    def reset(self) -> None:
+        """Forget all backends, so that changed settings are read again. Connections of this thread are closed."""
+        self.close_all()
+        self._connections = Local(self.thread_critical)
+        self._settings = None
+        self.__dict__.pop("settings", None)
+
+    def reset_on_change(self, *, setting: str, **kwargs: Any) -> None:
+        """Receiver of ``setting_changed``, which is what makes ``override_settings(LOCKS=...)`` work."""
+        if setting == self.settings_name:
+            self.reset()
+
+
+lock_backends = LockBackendHandler()
