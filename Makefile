@@ -1,0 +1,77 @@
+# Aegis: what can be done with a clone that has python3 (3.11 to 3.13), make and git. `make help` lists it.
+#   PYTHON=python3.13    the interpreter to make the environment with
+#   DJANGO=6.0.10        another Django than the one in requirements.txt
+#   VENV=.venv-3.13      where the environment lives
+#   ARGS="..."           arguments for demo and the test targets
+
+PYTHON ?= python3
+VENV ?= .venv
+DJANGO ?=
+ARGS ?=
+
+bin := $(VENV)/bin
+run := $(bin)/python manage.py
+stamp := $(VENV)/.installed$(if $(DJANGO),-django-$(DJANGO))
+compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+
+# Commands are not echoed: the stdout of `make demo ARGS="--format json"` is the JSON and nothing else.
+.SILENT:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-contract test-concurrency lint format type check wheel up down clean
+
+help:  ## List the targets
+	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+venv: $(stamp)  ## Make the virtual environment and install what the project needs
+
+$(stamp): requirements.txt requirements-dev.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "error: Aegis needs Python 3.11 to 3.13 and $(PYTHON) is " + sys.version.split()[0] + ": name another one, such as `make PYTHON=python3.12`.")' >&2
+	$(PYTHON) -c 'import ensurepip, venv' >/dev/null 2>&1 || { echo 'error: $(PYTHON) has no venv module: install it (Debian and Ubuntu: apt install python3-venv).' >&2; exit 1; }
+	test -x $(bin)/python || $(PYTHON) -m venv $(VENV) >&2
+	echo "Installing requirements-dev.txt into $(VENV) ..." >&2
+	$(bin)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
+	$(if $(DJANGO),$(bin)/python -m pip install --quiet --disable-pip-version-check 'Django==$(DJANGO)' >&2)
+	rm -f $(VENV)/.installed*
+	touch $@
+
+demo: $(stamp)  ## Watch ticks collide and stop colliding (ARGS="--seconds 45 --format json")
+	$(run) aegis demo $(ARGS)
+
+test: $(stamp)  ## Run all tests on real services (ARGS="-k name")
+	$(bin)/python -m pytest $(ARGS)
+
+test-contract: $(stamp)  ## Run the contract that every lock backend keeps
+	$(bin)/python -m pytest tests/contract $(ARGS)
+
+test-concurrency: $(stamp)  ## Run the tests with many processes
+	$(bin)/python -m pytest tests/concurrency $(ARGS)
+
+lint: $(stamp)  ## Check style and formatting
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+
+format: $(stamp)  ## Put the code into the project's format
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+type: $(stamp)  ## Check types
+	$(bin)/mypy
+
+check: $(stamp)  ## Run Django's checks, as for production, and look for missing migrations
+	$(run) makemigrations --check --dry-run
+	env DEBUG=false PLAIN_HTTP=false $(run) check --deploy --fail-level WARNING
+
+wheel: $(stamp)  ## Build the distribution that other projects install
+	$(bin)/python -m build --quiet --no-isolation
+
+up:  ## Start the containers: http://localhost:8000
+	test -f .env || { echo 'error: no .env: `cp .env.example .env` and look through it.' >&2; exit 1; }
+	$(compose) up -d --build --scale worker=4
+
+down:  ## Stop the containers and remove their data
+	$(compose) down -v
+
+clean:  ## Remove what was built, not the virtual environment
+	rm -rf dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,98 @@
+"""An embedded PostgreSQL: a cluster of its own, reached by a Unix socket in a folder that only its user may enter."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+
+from aegis_site.embedded.errors import EmbeddedError
+from aegis_site.embedded.identity import make_folder
+from aegis_site.embedded.processes import spawn
+from aegis_site.embedded.server import Place, Server, clean_environment
+
+USER = DATABASE = "aegis"
+
+
+class PostgresServer(Server):
+    """PostgreSQL with the durability of a real one: fsync and synchronous_commit stay on.
+
+    It listens on no port, so none can be taken. Whoever may enter the socket's folder (mode 0700) is let in without
+    a password: the user it runs as, and root.
+    """
+
+    stop_signal = signal.SIGINT  # "fast": ends the sessions, then stops
+
+    def __init__(self, place: Place, programs: Path) -> None:
+        super().__init__("postgres", place)
+        self.data = place.data / "postgres"
+        self.sockets = place.sockets / "pg"
+        self._programs = programs
+
+    @property
+    def url(self) -> str:
+        """The address of the database `aegis`, as libpq and the settings read it."""
+        return self.url_of(DATABASE)
+
+    def url_of(self, database: str) -> str:
+        """The address of another database of this server."""
+        return f"postgres://{USER}@/{database}?host={self.sockets}"
+
+    def create(self, within: float = 60) -> None:
+        """Make the cluster's files. Raises EmbeddedError with the server's own last line, such as a full disk's."""
+        make_folder(self.data, self.place.identity)
+        make_folder(self.sockets, self.place.identity)
+        options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]
+        self.process = spawn(
+            "initdb",
+            [self._programs / "initdb", "-D", self.data, *options],
+            log=self.log,
+            env=clean_environment(),
+            cwd=Path("/"),
+            identity=self.place.identity,
+        )
+        try:
+            status = self.process.wait(within)
+        except subprocess.TimeoutExpired as error:
+            self.process.kill()
+            raise self._failure(f"could not be set up within {within:.0f} seconds") from error
+        if status != 0:
+            raise self._failure("could not be set up")
+
+    def create_database(self) -> None:
+        """Make the database `aegis` in the running server."""
+        with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    def _command(self) -> list[str | Path]:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.sockets),
+            "unix_socket_permissions": "0700",
+            "max_connections": "300",
+            "shared_buffers": "64MB",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+        }
+        arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return [self._programs / "postgres", "-D", self.data, *arguments]
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url_of("postgres"), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _failure(self, what: str) -> EmbeddedError:
+        """Prefer the line with the cause: after an error initdb tells last that it removed what it made."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        causes = [line.strip() for line in lines if "FATAL" in line or "PANIC" in line or "error:" in line]
+        cause = (
+            causes[-1]
+            if causes
+            else next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        )
+        return EmbeddedError(f"PostgreSQL {what}: {cause}. {self._remedy(cause)}")

@@ -1,0 +1,123 @@
+"""What an embedded PostgreSQL and an embedded Redis have in common."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from aegis_site.embedded.errors import EmbeddedError
+from aegis_site.embedded.identity import Identity
+from aegis_site.embedded.processes import ChildProcess, spawn
+
+READY_WITHIN = 60.0  # seconds; a first start on a busy machine takes two
+POLL = 0.02  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the servers of one instance keep their files, and who they run as."""
+
+    data: Path  # a folder for each server, removed with the instance
+    sockets: Path  # short: the path of a Unix socket may have 107 characters
+    logs: Path
+    identity: Identity | None
+
+
+class Server(ABC):
+    """One server process over one data folder and one address, that can be stopped and started again.
+
+    `start()`, `stop()`, `kill()` (a crash), `pause()` and `resume()` (it hangs: connections open, no answers) are for
+    whoever shows or tests faults. The address stays the same over all of them.
+    """
+
+    stop_signal = signal.SIGTERM
+
+    def __init__(self, name: str, place: Place) -> None:
+        self.name = name
+        self.place = place
+        self.log = place.logs / f"{name}.log"
+        self.process: ChildProcess | None = None
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The address with its password, for a client in this or another process. Never log it."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.running
+
+    def start(self) -> None:
+        """Start the server and return when it answers; nothing to do when it runs. Raises EmbeddedError."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start the server and return at once."""
+        if not self.running:
+            self.process = spawn(
+                self.name,
+                self._command(),
+                log=self.log,
+                env=clean_environment(),
+                cwd=Path("/"),
+                stop_signal=self.stop_signal,
+                death_signal=self.stop_signal,
+                identity=self.place.identity,
+            )
+
+    def await_ready(self, within: float = READY_WITHIN) -> None:
+        """Return when the launched server answers. Raises EmbeddedError when it ended, or `within` seconds passed."""
+        give_up = time.monotonic() + within
+        while not self._answers():
+            if not self.running:
+                raise self._failure("ended while starting")
+            if time.monotonic() > give_up:
+                raise self._failure(f"did not answer within {within:.0f} seconds")
+            time.sleep(POLL)
+
+    def stop(self) -> None:
+        """Shut the server down in an orderly way; nothing to do when it does not run."""
+        if self.process is not None:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """Crash the server: SIGKILL, nothing is written or said."""
+        if self.process is not None:
+            self.process.kill()
+
+    def pause(self) -> None:
+        """Freeze the server. Its clients' connections stay open and are not answered."""
+        if self.process is not None:
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Let a frozen server go on."""
+        if self.process is not None:
+            self.process.resume()
+
+    @abstractmethod
+    def _command(self) -> list[str | Path]:
+        """The program and its arguments."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether a client gets an answer now."""
+
+    def _failure(self, what: str) -> EmbeddedError:
+        line = self.process.last_line() if self.process else ""
+        return EmbeddedError(f"{self.name} {what}: {line or 'it said nothing'}. {self._remedy(line)}")
+
+    def _remedy(self, line: str) -> str:
+        if "No space left on device" in line:
+            return f"Free some space on the disk of {self.place.data}, or set DATABASE_URL to a server elsewhere."
+        return f"Its log is {self.log}."
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment for a server: nothing of the user's, where a PGDATA or a PGPORT may be, and messages in English."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
