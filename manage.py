@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run a management command; with no stores configured, `aegis demo` gets embedded ones for as long as it runs."""
+"""Run a management command; `aegis demo` gets embedded stores where none are configured."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 @never_cache
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 when the database answers, else 503; each store by name, and never an address or an error text.
+    """Answer 200 when the database answers, else 503; stores by name, never an address or an error text.
 
     The cache is reported but does not decide: the site works without it, more slowly.
     """

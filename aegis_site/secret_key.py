@@ -12,9 +12,9 @@ from django.core.management.utils import get_random_secret_key
 def demo_secret_key(folder: Path) -> str:
     """Return the key in `folder`, making it first where there is none.
 
-    Two processes may come here at once. Each writes a file of its own and links it to the common name; the link
-    fails for the second, which then reads the first one's key. Where the folder cannot be written (a read-only
-    image), the key lives as long as this process.
+    Two processes may come here at once. Each writes a file of its own and links it to the common name; the
+    link fails for the second, which then reads the first one's key. Where the folder cannot be written (a
+    read-only image), the key lives as long as this process.
     """
     path = folder / "secret-key"
     try:

@@ -1,10 +1,11 @@
 """Settings of the project, taken from the environment. Safe for production unless a switch says otherwise.
 
-DATABASE_URL, CELERY_BROKER_URL, REDIS_URL (the `redis` strategy, and sessions and cache unless CACHE_URL is set) and
-REDLOCK_URLS (comma separated) name the stores; where none is set, those of a running `aegis demo` are used.
-SECRET_KEY must be set with them. DEBUG, ALLOWED_HOSTS and CSRF_TRUSTED_ORIGINS are as in Django.
-PLAIN_HTTP=true serves without TLS, for a demo on one's own machine only; BEHIND_TLS_PROXY=true believes a proxy's
-X-Forwarded-Proto. STATIC_ROOT is where collected static files lie; unset, they are served from the apps.
+DATABASE_URL, CELERY_BROKER_URL, REDIS_URL (the `redis` strategy, and sessions and cache unless CACHE_URL is
+set) and REDLOCK_URLS (comma separated) name the stores; where none is set, those of a running `aegis demo`
+are used. SECRET_KEY must be set with them. DEBUG, ALLOWED_HOSTS and CSRF_TRUSTED_ORIGINS are as in Django.
+PLAIN_HTTP=true serves without TLS, for a demo on one's own machine only; BEHIND_TLS_PROXY=true believes a
+proxy's X-Forwarded-Proto. STATIC_ROOT is where collected static files lie; unset, they are served from the
+apps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kombu.common import Broadcast
 
 from aegis_site.embedded.state import running_environment
 from aegis_site.secret_key import demo_secret_key
-from aegis_site.stores import StoresIncomplete, resolve
+from aegis_site.stores import IncompleteStoresError, resolve
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBEDDED_DIR = BASE_DIR / ".aegis"
@@ -30,7 +31,7 @@ env = environ.Env()
 
 try:
     STORES = resolve(os.environ, running_environment(EMBEDDED_DIR))
-except StoresIncomplete as error:
+except IncompleteStoresError as error:
     raise ImproperlyConfigured(str(error)) from None
 
 DATABASES = {"default": env.db_url_config(STORES.database_url)}
@@ -54,7 +55,8 @@ CACHES = {
         "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1},
     }
 }
-# A cache that is down costs speed, not the site: sessions are kept in the database as well. What is passed over is logged.
+# A cache that is down costs speed, not the site: sessions are kept in the database as well. What is passed
+# over is logged.
 DJANGO_REDIS_IGNORE_EXCEPTIONS = True
 DJANGO_REDIS_LOG_IGNORED_EXCEPTIONS = True
 SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
@@ -92,7 +94,8 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "scheduler.beat:CatalogScheduler"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_DEFAULT_QUEUE = "celery"
-# The second queue is for schedules delivered to every worker: each worker binds a queue of its own to the exchange.
+# The second queue is for schedules delivered to every worker: each worker binds a queue of its own to the
+# exchange.
 CELERY_TASK_QUEUES = [Queue("celery"), Broadcast("aegis.broadcast")]
 
 # Applications

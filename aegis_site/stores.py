@@ -1,4 +1,4 @@
-"""Where the stores are: the environment's word first, then the running embedded services', else nowhere (pure)."""
+"""Where the stores are: what the environment says, else running embedded ones, else nowhere (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOWHERE = {
 }
 
 
-class StoresIncomplete(ValueError):
+class IncompleteStoresError(ValueError):
     """Some addresses are set and others are not: which ones is said in the message."""
 
 
@@ -37,22 +37,23 @@ class Stores:
     def remedy(self) -> str:
         """What to do when no store is configured and none runs."""
         return (
-            "No database is configured and no embedded one is running: set DATABASE_URL, CELERY_BROKER_URL and "
-            "REDIS_URL, or start the demo (`make demo`) and run this command beside it."
+            "No database is configured and no embedded one is running: set DATABASE_URL, CELERY_BROKER_URL "
+            "and REDIS_URL, or start the demo (`make demo`) and run this command beside it."
         )
 
 
 def resolve(environment: Mapping[str, str], running: Mapping[str, str]) -> Stores:
-    """Return the stores named by `environment`, else by the `running` embedded services, else unreachable ones.
+    """Return the stores named by `environment`, else the `running` embedded ones, else unreachable ones.
 
-    The two are never mixed. Raises StoresIncomplete when the environment names some of the required ones only.
+    The two are never mixed. Raises IncompleteStoresError when the environment names some of the required ones
+    only.
     """
     named = {name for name in REQUIRED if environment.get(name)}
     if named and named != set(REQUIRED):
         missing = ", ".join(name for name in REQUIRED if name not in named)
-        raise StoresIncomplete(
-            f"{missing}: not set, although {', '.join(sorted(named))} is. Set all of {', '.join(REQUIRED)} to use "
-            "stores of your own, or none of them to use the embedded ones."
+        raise IncompleteStoresError(
+            f"{missing}: not set, although {', '.join(sorted(named))} is. Set all of {', '.join(REQUIRED)} "
+            "to use stores of your own, or none of them to use the embedded ones."
         )
     urls = environment if named else running or NOWHERE
     return Stores(

@@ -14,15 +14,15 @@ from aegis_site.embedded.errors import EmbeddedError
 from aegis_site.embedded.identity import Identity, copy_for, make_folder, readable_tree
 
 POSTGRES_LEAST = 14  # the oldest that Django 5.2 works with
-REDIS_LEAST = 6  # the oldest that replicates a script's effects, as scripts that ask for the time need
+REDIS_LEAST = 6  # the oldest in which a script may ask for the time and then write
 WHEELS = "install the project's requirements.txt, which brings one"
 
 
 def postgres_folder() -> Path:
     """Return a folder that holds `postgres` and `initdb`.
 
-    AEGIS_POSTGRES_BIN names one; else a full server install on PATH or under /usr/lib/postgresql; else the wheel.
-    Raises EmbeddedError when there is none.
+    AEGIS_POSTGRES_BIN names one; else a full server install on PATH or under /usr/lib/postgresql; else the
+    wheel. Raises EmbeddedError when there is none.
     """
     named = os.environ.get("AEGIS_POSTGRES_BIN")
     if named:
@@ -31,13 +31,16 @@ def postgres_folder() -> Path:
         if _is_postgres_server(folder) and _version(folder / "postgres") >= POSTGRES_LEAST:
             return folder
     raise EmbeddedError(
-        f"No PostgreSQL server (version {POSTGRES_LEAST} or later) found: {WHEELS}, or put its `postgres` and `initdb` on PATH, "
-        "or set DATABASE_URL, CELERY_BROKER_URL and REDIS_URL."
+        f"No PostgreSQL server (version {POSTGRES_LEAST} or later) found: {WHEELS}, or put `postgres` and "
+        "`initdb` on PATH, or set DATABASE_URL, CELERY_BROKER_URL and REDIS_URL."
     )
 
 
 def redis_program() -> Path:
-    """Return a `redis-server` or `valkey-server`: AEGIS_REDIS_BIN, else from PATH, else the wheel's. Raises EmbeddedError."""
+    """Return a `redis-server` or `valkey-server`.
+
+    AEGIS_REDIS_BIN names one; else PATH; else the wheel. Raises EmbeddedError when there is none.
+    """
     named = os.environ.get("AEGIS_REDIS_BIN")
     if named:
         return _named(Path(named), "AEGIS_REDIS_BIN", _is_program)
@@ -45,16 +48,16 @@ def redis_program() -> Path:
         if _is_program(program) and _version(program) >= REDIS_LEAST:
             return program
     raise EmbeddedError(
-        f"No Redis server (version {REDIS_LEAST} or later) found: {WHEELS}, or put `redis-server` or `valkey-server` on PATH, "
-        "or set DATABASE_URL, CELERY_BROKER_URL and REDIS_URL."
+        f"No Redis server (version {REDIS_LEAST} or later) found: {WHEELS}, or put `redis-server` or "
+        "`valkey-server` on PATH, or set DATABASE_URL, CELERY_BROKER_URL and REDIS_URL."
     )
 
 
 def runnable_postgres(folder: Path, identity: Identity | None, spare: Path) -> Path:
     """Return `folder`, or a copy of the install under `spare` when `identity` may not read it where it is.
 
-    So it is with a project below root's own home: the wheel lies in a folder that only root may enter, and that
-    folder's mode is not ours to change.
+    So it is with a project below root's own home: the wheel lies in a folder that only root may enter, and
+    that folder's mode is not ours to change.
     """
     install = folder.parent
     if readable_tree(install, identity):

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 
 class EmbeddedError(Exception):
-    """A service could not be started, stopped or found. The message is one or two sentences and holds the remedy."""
+    """A service could not be started, stopped or found. The message says what to do about it."""
+
+
+class FolderInUse(EmbeddedError):  # noqa: N818 - says what is the case
+    """Another process runs services in this folder."""

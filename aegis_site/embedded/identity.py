@@ -55,7 +55,7 @@ def give(path: Path, identity: Identity | None) -> None:
 
 
 def reachable(path: Path, identity: Identity | None) -> bool:
-    """Whether `identity` may enter each folder above `path`. True for the present user, who is asked by the kernel."""
+    """Whether `identity` may enter each folder above `path`; the present user finds out by trying."""
     if identity is None:
         return True
     return all(_may_enter(parent, identity) for parent in path.resolve().parents)

@@ -2,8 +2,9 @@
 
     python -I -S launch.py PARENT DEATH_SIGNAL UID GID -- PROGRAM ARGUMENT...
 
-It lends the program another user (UID -1: none) and asks the kernel to send DEATH_SIGNAL to it when PARENT ends,
-however PARENT ends. A starter with threads may not safely run Python code between fork and exec, so this runs after.
+It lends the program another user (UID -1: none) and asks the kernel to send DEATH_SIGNAL to it when PARENT
+ends, however PARENT ends. A starter with threads may not safely run Python code between fork and exec, so
+this runs after.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from aegis_site.embedded import state
-from aegis_site.embedded.errors import EmbeddedError
+from aegis_site.embedded.errors import FolderInUse
 from aegis_site.embedded.marks import ProcessMark
 
 PATIENCE = 5.0  # seconds that servers told to stop by the kernel get before they are killed
@@ -19,13 +19,14 @@ PATIENCE = 5.0  # seconds that servers told to stop by the kernel get before the
 def clean_up(folder: Path, notify: Callable[[str], None]) -> None:
     """End the processes and remove the data that a killed run left in `folder`; says so when there was one.
 
-    The caller holds the folder's lock. A state whose starter still lives, though it lost the lock (its file was
-    removed under it), is refused with EmbeddedError: its data must not be removed under running servers.
+    The caller holds the folder's lock. A state whose starter still lives, though it lost the lock (its file
+    was removed under it), is refused with FolderInUse: its data must not be removed under running
+    servers.
     """
     found = state.read(folder)
     if found is not None:
         if found.starter.alive:
-            raise EmbeddedError(
+            raise FolderInUse(
                 f"The services in {folder} are run by process {found.starter.pid}: stop it first."
             )
         _end(found.processes)

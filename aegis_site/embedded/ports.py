@@ -15,8 +15,9 @@ EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def free_port(tries: int = 200) -> int:
     """Return a port of 127.0.0.1 that nobody listened on a moment ago.
 
-    Taken from below the range that the kernel hands out to outgoing connections: while a server is stopped by a
-    test, no connection of anybody can take its port. Another process may still be faster: be ready to try again.
+    Taken from below the range that the kernel hands out to outgoing connections: while a server is stopped
+    by a test, no connection of anybody can take its port. Another process may still be faster: be ready to
+    try again.
     """
     highest = _ephemeral_start()
     for _ in range(tries):

@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL: a cluster of its own, reached by a Unix socket in a folder that only its user may enter."""
+"""An embedded PostgreSQL, reached by a Unix socket in a folder that only its user may enter."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ USER = DATABASE = "aegis"
 class PostgresServer(Server):
     """PostgreSQL with the durability of a real one: fsync and synchronous_commit stay on.
 
-    It listens on no port, so none can be taken. Whoever may enter the socket's folder (mode 0700) is let in without
-    a password: the user it runs as, and root.
+    It listens on no port, so none can be taken. Whoever may enter the socket's folder (mode 0700) is let in
+    without a password: the user it runs as, and root.
     """
 
     stop_signal = signal.SIGINT  # "fast": ends the sessions, then stops
@@ -41,7 +41,7 @@ class PostgresServer(Server):
         return f"postgres://{USER}@/{database}?host={self.sockets}"
 
     def create(self, within: float = 60) -> None:
-        """Make the cluster's files. Raises EmbeddedError with the server's own last line, such as a full disk's."""
+        """Make the cluster's files. Raises EmbeddedError with the cause in PostgreSQL's own words."""
         make_folder(self.data, self.place.identity)
         make_folder(self.sockets, self.place.identity)
         options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]

@@ -47,7 +47,7 @@ class ChildProcess:
         return self.returncode is None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, at most `timeout` seconds; returns the exit status. Raises subprocess.TimeoutExpired."""
+        """Wait for the end, `timeout` seconds at most; the exit status. Raises subprocess.TimeoutExpired."""
         return self._popen.wait(timeout)
 
     def ask_to_stop(self) -> None:
@@ -57,12 +57,10 @@ class ChildProcess:
             self._popen.send_signal(self._stop_signal)
 
     def stop(self, timeout: float = 15) -> int:
-        """Ask the process to stop, kill it with its group when `timeout` seconds were not enough; its exit status."""
+        """Ask the process to stop, kill it with its group after `timeout` seconds; its exit status."""
         self.ask_to_stop()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pass
         return self.kill()
 
     def kill(self) -> int:
@@ -112,9 +110,10 @@ def spawn(
 ) -> ChildProcess:
     """Start `command` in a session of its own, with no input and its output appended to `log`.
 
-    `env` replaces the environment (None: as it is). On Linux the child gets `death_signal` when this process ends,
-    also by kill -9. The kernel ties that to the thread which started the child, so call this from the main thread;
-    RuntimeError elsewhere. A program that cannot be run shows as exit status 1, the reason in its log.
+    `env` replaces the environment (None: as it is). On Linux the child gets `death_signal` when this
+    process ends, also by kill -9. The kernel ties that to the thread which started the child, so call this
+    from the main thread; RuntimeError elsewhere. A program that cannot be run shows as exit status 1, the
+    reason in its log.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(

@@ -17,9 +17,10 @@ PORT_TRIES = 5
 
 
 class RedisServer(Server):
-    """One Redis that never evicts a key. `keeps` says whether its keys outlive a stop (append-only file) or not.
+    """One Redis that never evicts a key; `keeps`: whether its keys outlive a stop, by an append-only file.
 
-    A node of a quorum and a store of locks keep nothing: the harder case, and the one that a strategy must stand.
+    A node of a quorum and a store of locks keep nothing: the harder case, and the one that a strategy must
+    stand.
     """
 
     def __init__(self, name: str, place: Place, program: Path, *, keeps: bool = False) -> None:
@@ -50,7 +51,7 @@ class RedisServer(Server):
         super().launch()
 
     def await_ready(self, within: float = READY_WITHIN) -> None:
-        """As for each server; the first start goes to another port when somebody was faster on the chosen one."""
+        """As for each server; a first start goes to another port when the chosen one was taken meanwhile."""
         for _ in range(PORT_TRIES):
             try:
                 super().await_ready(within)
@@ -105,5 +106,5 @@ class RedisServer(Server):
 
     def _remedy(self, line: str) -> str:
         if TAKEN in self._tail():
-            return f"Another program took port {self.port} of 127.0.0.1 while this server was stopped: end it, or start again."
+            return f"Another program listens on port {self.port} of 127.0.0.1: end it, or start again."
         return super()._remedy(line)

@@ -30,8 +30,8 @@ class Place:
 class Server(ABC):
     """One server process over one data folder and one address, that can be stopped and started again.
 
-    `start()`, `stop()`, `kill()` (a crash), `pause()` and `resume()` (it hangs: connections open, no answers) are for
-    whoever shows or tests faults. The address stays the same over all of them.
+    `start()`, `stop()`, `kill()` (a crash), `pause()` and `resume()` (it hangs: connections open, no
+    answers) are for whoever shows or tests faults. The address stays the same over all of them.
     """
 
     stop_signal = signal.SIGTERM
@@ -71,7 +71,7 @@ class Server(ABC):
             )
 
     def await_ready(self, within: float = READY_WITHIN) -> None:
-        """Return when the launched server answers. Raises EmbeddedError when it ended, or `within` seconds passed."""
+        """Return when the launched server answers; EmbeddedError when it ended or `within` seconds passed."""
         give_up = time.monotonic() + within
         while not self._answers():
             if not self.running:
@@ -114,10 +114,10 @@ class Server(ABC):
 
     def _remedy(self, line: str) -> str:
         if "No space left on device" in line:
-            return f"Free some space on the disk of {self.place.data}, or set DATABASE_URL to a server elsewhere."
+            return f"Free some space on the disk of {self.place.data}, or set DATABASE_URL to another server."
         return f"Its log is {self.log}."
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment for a server: nothing of the user's, where a PGDATA or a PGPORT may be, and messages in English."""
+    """The environment for a server: messages in English, and nothing that the user set, such as PGDATA."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C", "LC_ALL": "C", "TZ": "UTC"}

@@ -16,7 +16,7 @@ from typing import IO
 
 from aegis_site.embedded import state
 from aegis_site.embedded.binaries import postgres_folder, redis_program, runnable_postgres, runnable_redis
-from aegis_site.embedded.errors import EmbeddedError
+from aegis_site.embedded.errors import EmbeddedError, FolderInUse
 from aegis_site.embedded.identity import Identity, make_folder, reachable, server_identity
 from aegis_site.embedded.leftovers import clean_up
 from aegis_site.embedded.marks import ProcessMark
@@ -30,15 +30,16 @@ QUORUM_NODES = 5
 
 def say(sentence: str) -> None:
     """Tell the user something beside a command's output."""
-    print(sentence, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{sentence}\n")
 
 
 class Services:
-    """Real servers in `folder`, from `start()` to `stop()` or as a context manager; start it in the main thread.
+    """Real servers in `folder`, from `start()` to `stop()` or as a context manager, in the main thread.
 
-    `services.postgres`, `services.redis["broker"]`, `services.redis["locks"]` and `services.quorum[0..4]` can be
-    stopped, started, killed and paused one by one. Several instances live side by side in different folders; one
-    folder holds one. Data is new at each start and gone after the end; `folder`/logs stays until the next start.
+    `services.postgres`, `services.redis["broker"]`, `services.redis["locks"]` and `services.quorum[0..4]`
+    can be stopped, started, killed and paused one by one. Several instances live side by side in different
+    folders; one folder holds one. Data is new at each start and gone after the end; `folder`/logs stays
+    until the next start.
     """
 
     def __init__(self, folder: Path, notify: Callable[[str], None] = say) -> None:
@@ -65,7 +66,7 @@ class Services:
         return [self.postgres, *self.redis.values(), *self.quorum] if self.redis else []
 
     def start(self) -> None:
-        """Start everything; returns when all answer. Raises EmbeddedError, and then nothing is left running."""
+        """Start everything; returns when all answer. After an EmbeddedError nothing is left running."""
         self._guard = _take(self.folder)
         try:
             clean_up(self.folder, self.notify)
@@ -76,7 +77,7 @@ class Services:
             raise
 
     def stop(self) -> None:
-        """Stop what runs and remove all but the logs. Can be called again, and after a start that failed."""
+        """Stop what runs and remove all but the logs. Can be called again, also after a failed start."""
         for server in self.servers:
             if server.process is not None:
                 server.process.ask_to_stop()
@@ -89,8 +90,14 @@ class Services:
             self._guard.close()
             self._guard = None
 
+    def restore(self) -> None:
+        """Wake what is paused and start what is stopped, after somebody disturbed a server."""
+        for server in self.servers:
+            server.resume()
+            server.start()
+
     def env(self) -> dict[str, str]:
-        """The environment variables that lead the settings, here and in a child process, to these services."""
+        """The environment variables that lead the settings, here and in a child, to these services."""
         return {
             "DATABASE_URL": self.postgres.url,
             "CELERY_BROKER_URL": self.redis["broker"].url_of(0),
@@ -118,7 +125,7 @@ class Services:
         ]
 
     def _place(self, identity: Identity | None) -> Place:
-        """Lay out the folders; data goes beside the sockets where the lent user cannot reach the project's folder."""
+        """Lay out the folders; data goes beside the sockets where the lent user cannot reach the project."""
         assert self._temporary is not None
         logs = self.folder / "logs"
         shutil.rmtree(logs, ignore_errors=True)
@@ -141,7 +148,7 @@ class Services:
         self._write_state(self.env())
 
     def _write_state(self, environment: dict[str, str] | None = None) -> None:
-        """Write down what a later start must clean up if this process is killed, and then the addresses."""
+        """Write down what a later start must clean up if this process is killed."""
         state.State(
             starter=ProcessMark.of(os.getpid()),
             processes=tuple(server.process.mark for server in self.servers if server.process),
@@ -154,16 +161,17 @@ class Services:
 
 
 def wants_services(arguments: Sequence[str]) -> bool:
-    """Whether a management command line is one that brings its own services: `aegis demo`, but not its help."""
+    """Whether a management command brings its own services: `aegis demo` does, its help does not."""
     return list(arguments[:2]) == ["aegis", "demo"] and not {"-h", "--help"}.intersection(arguments)
 
 
 @contextmanager
 def ensure_services(project: Path) -> Iterator[Services | None]:
-    """Run a block with stores: those the environment names (yields None), else embedded ones under `project`/.aegis.
+    """Run a block with stores: the environment's own (yields None), else embedded ones in `project`/.aegis.
 
-    The addresses are in os.environ before the block runs: load the settings in it, not before. A terminate or a
-    hang-up signal ends the block as SystemExit, so that the services are stopped and their data removed.
+    The addresses are in os.environ before the block runs: load the settings in it, not before. A terminate
+    or a hang-up signal ends the block as SystemExit, so that the services are stopped and their data
+    removed.
     """
     if any(os.environ.get(name) for name in REQUIRED):
         yield None
@@ -203,15 +211,13 @@ def _take(folder: Path) -> IO[str]:
     except BlockingIOError:
         guard.close()
         found = state.read(folder)
-        who = f"process {found.starter.pid}" if found else "another process"
-        raise EmbeddedError(
-            f"The services in {folder} are already run by {who}: stop it first (Ctrl-C in its terminal)."
-        ) from None
+        who = f"Process {found.starter.pid}" if found else "Another process"
+        raise FolderInUse(f"{who} already runs the services in {folder}: stop it first.") from None
     return guard
 
 
 def _temporary_folder(identity: Identity | None) -> Path:
-    """Make a folder with a short name, which the lent user may pass through, for sockets and what must be copied."""
+    """Make a folder with a short name that the lent user may pass through, for sockets and copies."""
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108 - mkdtemp makes an unguessable name in it
         if len(parent) < 60 and reachable(Path(parent) / "x", identity):
             folder = Path(tempfile.mkdtemp(prefix="aegis-", dir=parent))

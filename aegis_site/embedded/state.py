@@ -1,4 +1,4 @@
-"""What an instance writes down in its folder: who started it, its processes, its addresses, what to remove."""
+"""What an instance writes down in its folder: its starter, its processes, its addresses, what to remove."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE = "services.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One running (or killed) instance. `environment` holds passwords: the file is readable by its owner only."""
+    """One running or killed instance. `environment` holds passwords: only the owner may read the file."""
 
     starter: ProcessMark
     processes: tuple[ProcessMark, ...] = ()
@@ -26,7 +26,7 @@ class State:
     environment: dict[str, str] = field(default_factory=dict, repr=False)
 
     def write(self, folder: Path) -> None:
-        """Put the state into `folder` at one stroke: a reader sees the old file or the new one, never half of it."""
+        """Put the state into `folder` at one stroke: a reader sees the old one or the new one."""
         temporary = folder / f"{FILE}.{os.getpid()}"
         temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(asdict(self)))
@@ -34,7 +34,7 @@ class State:
 
 
 def read(folder: Path) -> State | None:
-    """Return the state kept in `folder`, None where there is none. Raises EmbeddedError for an unreadable file."""
+    """Return the state kept in `folder`, None where there is none; EmbeddedError for an unreadable file."""
     from aegis_site.embedded.marks import ProcessMark
 
     path = folder / FILE

@@ -1,0 +1,97 @@
+"""Real services for the whole session, and fixtures to disturb them and to run real workers on them.
+
+Where no address of a store is set, PostgreSQL and Redis servers are started once, in a folder of this
+session's own, and their addresses are in the environment before Django's settings are loaded. That is why
+DJANGO_SETTINGS_MODULE is set here and not in pyproject.toml: pytest-django would load the settings before
+any conftest is read. For the same reason a conftest.py of a sub-folder must not import models at its top; a
+test module may.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import django
+import pytest
+
+from aegis_site.embedded import FolderInUse, Services
+from aegis_site.stores import REQUIRED
+from tests.support import CeleryProcesses
+
+PROJECT = Path(__file__).resolve().parent.parent
+SESSIONS_AT_ONCE = 20
+
+services_key = pytest.StashKey[Services | None]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.help or config.option.version:
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):  # end the session as Ctrl-C does, with its teardowns
+        signal.signal(number, signal.default_int_handler)
+    os.environ.setdefault("SECRET_KEY", secrets.token_hex(32))
+    config.stash[services_key] = None if any(os.environ.get(name) for name in REQUIRED) else _start_services()
+    os.environ["DJANGO_SETTINGS_MODULE"] = "aegis_site.settings"
+    django.setup()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    services = config.stash.get(services_key, None)
+    if services is not None:
+        services.stop()
+
+
+def _start_services() -> Services:
+    """Start an instance in the first folder that no other session holds."""
+    for number in range(1, SESSIONS_AT_ONCE + 1):
+        folder = PROJECT / ".aegis" / f"tests-{number}"
+        folder.parent.mkdir(exist_ok=True)
+        services = Services(folder)
+        try:
+            services.start()
+        except FolderInUse:
+            continue
+        os.environ.update(services.env())
+        return services
+    pytest.exit(
+        f"{SESSIONS_AT_ONCE} test sessions run already in {PROJECT}: wait for one to end.", returncode=4
+    )
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """As in pytest-django; `locks` closes its own connections before the database is dropped."""
+    yield
+    from locks.connection import close_all
+
+    close_all()
+
+
+@pytest.fixture
+def services(request: pytest.FixtureRequest) -> Iterator[Services]:
+    """The session's services, to stop, kill or pause one; all of them run again when the test has ended."""
+    services = request.config.stash[services_key]
+    if services is None:
+        pytest.skip("disturbs the stores, and those named in the environment are not ours to stop")
+    yield services
+    services.restore()
+
+
+@pytest.fixture
+def celery_processes(transactional_db: None, tmp_path: Path) -> Iterator[CeleryProcesses]:
+    """Start real workers and beats on the test database: `celery_processes.worker(...)`, `.beat(...)`.
+
+    The broker is emptied first. The processes are stopped before the test's tables are emptied.
+    """
+    from aegis_site.celery import app
+
+    with app.connection_for_write() as connection:
+        connection.default_channel.client.flushdb()
+    processes = CeleryProcesses(tmp_path)
+    yield processes
+    processes.stop()
