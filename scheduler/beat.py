@@ -1,0 +1,105 @@
+"""CatalogScheduler: Celery beat with the catalog beside django-celery-beat's own rows.
+
+Any number of beats may run. They share the catalog without a leader (``scheduler.ticker``). A team's ordinary
+PeriodicTask rows have no tick, so they fire from one beat at a time: the one that holds a lease for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+from uuid import uuid4
+
+from django.db import Error as DatabaseError
+from django.db import connection
+from django_celery_beat.schedulers import DatabaseScheduler
+
+from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_backends
+from scheduler.conf import conf
+from scheduler.presence import Presence
+from scheduler.ticker import Ticker
+
+logger = logging.getLogger("aegis.beat")
+
+ORDINARY_ROWS = "aegis.beat.ordinary-rows"
+
+
+class CatalogScheduler(DatabaseScheduler):  # type: ignore[misc]
+    """``beat_scheduler = "scheduler.beat:CatalogScheduler"``.
+
+    Edits take effect within two passes (two seconds), however they were made; a database or lock store that is
+    away ends a pass, never the process.
+    """
+
+    # An ordinary row's last run is stored after each run: another beat may take over at any moment.
+    sync_every_tasks = 1
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._ticker: Ticker | None = None if kwargs.get("lazy") else Ticker()
+        self._next_pass = 0.0
+        self._lease: Lease | None = None
+        self._presence = Presence("beat")
+        super().__init__(*args, **kwargs)
+        self.max_interval = conf("PASS_INTERVAL")
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """One turn of beat's loop; returns the seconds to sleep, at most PASS_INTERVAL."""
+        return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
+
+    def close(self) -> None:
+        """Give the lease back and say good-bye, so that another beat takes over at once."""
+        super().close()
+        if self._lease is not None:
+            self._give_back(self._lease)
+        self._presence.leave()
+
+    def _catalog(self) -> float:
+        """The catalog's pass, by its own due time: Celery calls ``tick`` again at once after each ordinary row."""
+        wait = self._next_pass - time.monotonic()
+        if self._ticker is None or wait > 0:
+            return max(wait, 0.0) if self._ticker else float(conf("PASS_INTERVAL"))
+        self._presence.stamp()
+        wait = self._ticker.tick()
+        self._next_pass = time.monotonic() + wait
+        return wait
+
+    def _ordinary(self, *args: Any, **kwargs: Any) -> float:
+        try:
+            if self._hold_lease():
+                return float(super().tick(*args, **kwargs))
+        except DatabaseError as trouble:
+            logger.warning("ordinary rows left out of this pass: %s", type(trouble).__name__)
+            connection.close()
+        return float(conf("PASS_INTERVAL"))
+
+    def _hold_lease(self) -> bool:
+        """Whether this beat may fire ordinary rows now. No answer means no."""
+        try:
+            backend = lock_backends[conf("BEAT_LOCK")]
+            if self._lease is not None:
+                self._lease = backend.renew(self._lease, ttl=conf("BEAT_TTL"))
+                return True
+            lease_id = uuid4()
+            self._lease = backend.acquire(ORDINARY_ROWS, ttl=conf("BEAT_TTL"), lease_id=lease_id)
+        except LeaseLost:
+            self._lease = None
+        except (LockUnavailable, InvalidLockBackend) as unknown:
+            logger.warning("cannot tell which beat fires ordinary rows: %s", unknown)
+            return False
+        if self._lease is not None:
+            self._read_rows_anew()
+        return self._lease is not None
+
+    def _read_rows_anew(self) -> None:
+        """Forget what was read while another beat fired the rows: its last runs are newer than ours."""
+        self._schedule = None
+        self._initial_read = True
+        self._heap = None
+        self._heap_invalidated = True
+
+    def _give_back(self, lease: Lease) -> None:
+        try:
+            lock_backends[lease.alias].release(lease)
+        except LockUnavailable as trouble:
+            logger.warning("the lease for ordinary rows runs until its TTL is over: %s", trouble)

@@ -1,0 +1,76 @@
+"""Enter a body and say what it came back with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from celery.exceptions import Ignore, Reject, Retry
+
+from locks import LeaseLost
+from locks.clock import boottime
+from scheduler.context import RunContext
+from scheduler.states import ExecutionState
+
+Body = Callable[[RunContext], Any]
+
+
+class RetryLater(Retry):
+    """``self.retry()`` of a delivered tick: nothing is published, the tick itself waits ``countdown`` seconds.
+
+    Celery's own retry publishes the message before it raises. Timeline of what that would do: attempt 1 publishes
+    attempt 2; another worker takes it while attempt 1 still holds the lease, is refused, and the message is gone.
+    """
+
+    def __init__(self, *args: Any, countdown: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.countdown = countdown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """How a body ended: the state that it would have if the lease held, and the value or the exception."""
+
+    state: ExecutionState
+    ran: float
+    value: Any = None
+    raised: BaseException | None = None
+    reason: str = ""
+    error: str = ""
+    countdown: float = 0.0
+
+
+def enter(body: Body, context: RunContext) -> Returned:
+    """Call the body and measure its own duration in seconds on a clock that goes on while a machine sleeps.
+
+    Nothing is raised: Celery's control flow, errors and even ``SystemExit`` (a hard time limit, a cold shutdown)
+    come back as a value, so that finish and release follow; the caller raises them again afterwards.
+    """
+    began = boottime()
+    try:
+        value = body(context)
+    except RetryLater as retry:
+        return _ended(began, retry, ExecutionState.RETRIED, countdown=retry.countdown)
+    except LeaseLost as lost:
+        return _ended(began, lost, ExecutionState.LOST, reason="the body stopped: the lease is over")
+    except Ignore as ignored:
+        return _ended(began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result")
+    except Reject as rejected:
+        return _ended(began, rejected, ExecutionState.FAILED, reason="the body rejected the message")
+    except BaseException as failure:  # not only Exception: SystemExit must be recorded too
+        return _ended(began, failure, ExecutionState.FAILED)
+    return Returned(state=ExecutionState.EXECUTED, ran=boottime() - began, value=value)
+
+
+def _ended(
+    began: float, raised: BaseException, state: ExecutionState, *, reason: str = "", countdown: float = 0.0
+) -> Returned:
+    return Returned(
+        state=state,
+        ran=boottime() - began,
+        raised=raised,
+        reason=reason,
+        error=f"{type(raised).__name__}: {raised}",
+        countdown=countdown,
+    )

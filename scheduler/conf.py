@@ -1,0 +1,43 @@
+"""The AEGIS setting: one dict, read at each use, so that ``override_settings`` works.
+
+All durations are seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+DEFAULTS: dict[str, Any] = {
+    # Longest wait between two passes of a beat.
+    "PASS_INTERVAL": 1.0,
+    # A published tick that nobody began is published again after this, doubling up to five minutes.
+    "REDISPATCH_GRACE": 10.0,
+    # Schedules or ticks taken in one transaction.
+    "BATCH": 500,
+    # Running bodies and processes are stamped this often.
+    "HEARTBEAT": 2.0,
+    # Observed silence after which a running execution may be abandoned; at least three heartbeats.
+    "SILENCE_GRACE": 6.0,
+    # How long a worker tries to store the end of a body while the database is away.
+    "FINISH_PATIENCE": 60.0,
+    # The alias whose lease lets one beat at a time fire ordinary django-celery-beat rows.
+    "BEAT_LOCK": "database",
+    # TTL of that lease.
+    "BEAT_TTL": 10.0,
+    # Socket time-out of one publication.
+    "PUBLISH_TIMEOUT": 3.0,
+    # The broadcast queue for delivery to every worker.
+    "BROADCAST_QUEUE": "aegis.every_worker",
+}
+
+
+def conf(key: str) -> Any:
+    """The value of one key of the AEGIS setting. Raises ``KeyError`` for a key that does not exist."""
+    return getattr(settings, "AEGIS", {}).get(key, DEFAULTS[key])
+
+
+def unknown_keys() -> list[str]:
+    """Keys of the AEGIS setting that mean nothing: usually a spelling mistake."""
+    return sorted(set(getattr(settings, "AEGIS", {})) - set(DEFAULTS))

@@ -1,0 +1,187 @@
+"""The ledger: every state change of an execution, by one statement each, on the process's own connection.
+
+A database error here is never taken for an answer. ``start`` is sent once more after a lost reply and recognised
+by its lease id; every other statement raises ``LedgerUnavailable``, the tick stays open or the execution stays
+running, and the ticker or the reaper settles it once the database is back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from locks import Lease
+from locks.clock import boottime
+from locks.connection import execute
+from scheduler.conf import conf
+from scheduler.delivery import Delivery
+from scheduler.exceptions import LedgerUnavailable, TickGone
+from scheduler.statements import finish, refuse, start
+from scheduler.states import ExecutionState
+
+logger = logging.getLogger("aegis.ledger")
+
+MAX_REASON = 500
+MAX_ERROR = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A row of the ledger for one delivery: a running execution, or a refusal with its reason."""
+
+    id: int
+    state: ExecutionState
+    token: int | None = None
+    started_at: datetime | None = None
+    reason: str = ""
+    lease_id: UUID | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.state is ExecutionState.RUNNING
+
+
+def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) -> Started:
+    """Claim the tick, raise the fence and store the execution: the only commit point of a run.
+
+    Returns the row, running or refused. Raises ``TickGone`` where the tick or the fence row is missing, and
+    ``LedgerUnavailable`` where the outcome is unknown after one more try: the caller must not run the body.
+    """
+    parameters = {
+        **delivery.keys,
+        "grant": lease.grant_no,
+        "lease": lease.lease_id,
+        "acquire_ms": acquire_ms,
+    }
+    rows = _twice(start.FENCED if fenced else start.UNFENCED, parameters)
+    if not rows:
+        rows = _twice(start.READ, {"lease": lease.lease_id})
+    if not rows:
+        raise TickGone(
+            f"tick {delivery.tick_id} or the fence row of lock name {delivery.lock_name!r} does not exist; "
+            "run migrate, or look whether the tick was pruned"
+        )
+    row_id, state, token, started_at, reason = rows[0]
+    return Started(
+        id=row_id,
+        state=ExecutionState(state),
+        token=token,
+        started_at=started_at,
+        reason=reason,
+        lease_id=lease.lease_id,
+    )
+
+
+def refused(delivery: Delivery, *, acquire_ms: float) -> Started:
+    """Store a refusal; it closes the tick only on evidence (``statements.refuse``)."""
+    rows = _once(refuse.REFUSED, {**delivery.keys, "acquire_ms": acquire_ms})
+    if not rows:
+        raise TickGone(f"tick {delivery.tick_id} does not exist")
+    row_id, state, reason, _ = rows[0]
+    return Started(id=row_id, state=ExecutionState(state), reason=reason)
+
+
+def blocked(delivery: Delivery, why: object, *, acquire_ms: float | None = None) -> Started:
+    """Store that the lock store could not answer; the tick stays open."""
+    reason = str(why)[:MAX_REASON] or type(why).__name__
+    rows = _once(refuse.BLOCKED, {**delivery.keys, "acquire_ms": acquire_ms, "reason": reason})
+    if not rows:
+        raise TickGone(f"tick {delivery.tick_id} does not exist")
+    return Started(id=rows[0][0], state=ExecutionState.BLOCKED, reason=reason)
+
+
+def end(execution: Started, state: ExecutionState, *, countdown: float = 0.0, **facts: Any) -> bool:
+    """End a running execution and move its tick; False where somebody else ended it before.
+
+    ``facts``: ``ran`` (seconds in the body), ``reason``, ``error``, ``began``. A False is recorded beside the
+    terminal state, so that an overlap by a body that was given up too early stays visible.
+    """
+    parameters = {
+        "id": execution.id,
+        "lease": execution.lease_id,
+        "state": state.value,
+        "ran": facts.get("ran"),
+        "reason": facts.get("reason", "")[:MAX_REASON],
+        "error": facts.get("error", "")[:MAX_ERROR],
+        "began": facts.get("began", True),
+        "countdown": countdown,
+    }
+    if _twice(_statement(state, parameters["began"]), parameters):
+        return True
+    late = _once(finish.RETURNED, parameters)
+    if late:
+        logger.warning(
+            "execution %s came back as %s after it was abandoned", execution.id, state.value,
+            extra={"action": "returned_late", "execution": execution.id},
+        )  # fmt: skip
+        return False
+    return _ended_as(execution.lease_id, state)
+
+
+def end_patiently(execution: Started, state: ExecutionState, **facts: Any) -> bool:
+    """As ``end``, asking again for up to FINISH_PATIENCE seconds while the database is away.
+
+    A body that ended during an outage has ended all the same; its lease is still renewed while this waits, so
+    nobody is let in, and the row does not have to be given up as abandoned.
+    """
+    give_up = boottime() + conf("FINISH_PATIENCE")
+    pause = 0.1
+    while True:
+        try:
+            return end(execution, state, **facts)
+        except LedgerUnavailable:
+            if boottime() + pause > give_up:
+                raise
+        time.sleep(pause)
+        pause = min(pause * 2, 2.0)
+
+
+def _statement(state: ExecutionState, began: bool) -> str:
+    if state is ExecutionState.RETRIED:
+        return finish.RETRY
+    if state is ExecutionState.LOST:
+        return finish.LOSE if began else finish.GIVE_BACK
+    return finish.CLOSE
+
+
+def _ended_as(lease_id: UUID | None, state: ExecutionState) -> bool:
+    """Whether the row already stands in ``state``: our own statement, sent twice after a lost reply."""
+    rows = _once(start.READ, {"lease": lease_id})
+    return bool(rows) and rows[0][1] == state.value
+
+
+def beat_hearts(ids: Iterable[int]) -> set[int]:
+    """Stamp running executions as alive; returns those that still run."""
+    return {row[0] for row in _once(finish.HEARTBEAT, {"ids": list(ids)})}
+
+
+def _once(sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    try:
+        return execute(sql, parameters)
+    except psycopg.Error as trouble:
+        raise LedgerUnavailable(_describe(trouble)) from trouble
+
+
+def _twice(sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Send once more where the connection broke: every statement sent by this is idempotent for its lease id."""
+    try:
+        return execute(sql, parameters)
+    except psycopg.OperationalError as trouble:
+        logger.warning("the ledger did not answer, asking again: %s", _describe(trouble))
+    except psycopg.Error as refusal:
+        raise LedgerUnavailable(_describe(refusal)) from refusal
+    return _once(sql, parameters)
+
+
+def _describe(trouble: psycopg.Error) -> str:
+    """One line, without the connection string that some driver errors carry."""
+    code = trouble.sqlstate or "no answer"
+    return f"the ledger's database: {type(trouble).__name__} ({code}), process {os.getpid()}"

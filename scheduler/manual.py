@@ -1,0 +1,139 @@
+"""Manual ticks: runs that no recurrence asked for.
+
+A run that a person or other code asks for goes through the same tick, the same lease and the same audit as a
+scheduled one. Its key makes the request idempotent: a double click, or a message that the broker delivers twice,
+finds the tick that the first one made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+
+from locks import lock_backends
+from locks.connection import execute
+from scheduler.conf import conf
+from scheduler.delivery import Delivery
+from scheduler.exceptions import LedgerUnavailable
+
+if TYPE_CHECKING:
+    from scheduler.models import Schedule
+    from scheduler.task import ExclusiveTask
+
+# in: name, alias. Seeds the lock name (a trigger seeds its fence row), and puts its strategy in force at once.
+_SEED_NAME = """
+INSERT INTO aegis_scheduler_lockname (name, alias_wanted, alias_in_force)
+VALUES (%(name)s::text, %(alias)s::text, %(alias)s::text)
+ON CONFLICT (name) DO UPDATE SET alias_in_force = CASE
+    WHEN aegis_scheduler_lockname.alias_in_force = '' THEN aegis_scheduler_lockname.alias_wanted
+    ELSE aegis_scheduler_lockname.alias_in_force END
+RETURNING alias_in_force
+"""
+
+# out: id, attempt, fire_time, lock_name, lock_alias, ttl, once_per_tick. The FOR SHARE of the lock name keeps its
+# strategy from being changed between stamping and storing (see ``LockName``).
+_MAKE = """
+WITH guard AS (
+    SELECT name, alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text FOR SHARE
+)
+INSERT INTO aegis_scheduler_tick (
+    schedule_id, schedule_name, revision, fire_time, manual_key, task, args, kwargs, queue, delivery, lock_name,
+    lock_alias, ttl, once_per_tick, grace, max_attempts, state, outcome, reason, attempt, retries, copies,
+    dispatch_at, deadline, missed_count)
+SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(key)s::text, %(task)s::text,
+       %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, 'one_worker', guard.name, guard.alias_in_force,
+       %(ttl)s::float8, true, %(grace)s::float8, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
+       clock_timestamp() + make_interval(secs => %(patience)s::float8),
+       clock_timestamp() + make_interval(secs => %(grace)s::float8), 0
+FROM guard
+ON CONFLICT (manual_key) DO UPDATE SET manual_key = excluded.manual_key
+RETURNING id, attempt, fire_time, lock_name, lock_alias, ttl, schedule_name
+"""
+
+
+def this_process() -> str:
+    """A name for people: this host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def request_run(schedule: Schedule, *, key: str | None = None) -> int:
+    """Store a manual tick of a schedule; any beat publishes it within a second. Returns the tick's id.
+
+    The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``.
+    """
+    row = _make(
+        name=schedule.lock_id,
+        alias=schedule.lock.alias_wanted,
+        key=f"run:{key or uuid4()}",
+        task=schedule.task,
+        args=schedule.args,
+        kwargs=schedule.kwargs,
+        ttl=schedule.ttl,
+        schedule=schedule.pk,
+        schedule_name=schedule.name,
+        queue=schedule.queue,
+        grace=schedule.misfire_grace,
+        max_attempts=schedule.max_attempts,
+        patience=0.0,
+    )
+    return int(row[0])
+
+
+def adopt(
+    task: ExclusiveTask, *, key: str | None, args: tuple[Any, ...], kwargs: dict[str, Any], worker: str
+) -> Delivery:
+    """Give a delivery that carries no stamp a manual tick of its own, keyed by its task id.
+
+    Raises ``LedgerUnavailable`` where the tick could not be stored, and ``TypeError`` for arguments that are not
+    JSON.
+    """
+    task_id = key or str(uuid4())
+    tick_id, attempt, fire_time, lock_name, alias, ttl, schedule_name = _make(
+        name=task.exclusive_lock_name or task.name.lower(),
+        alias=task.exclusive_lock,
+        key=f"call:{task_id}",
+        task=task.name,
+        args=list(args),
+        kwargs=kwargs,
+        ttl=task.exclusive_ttl,
+        # This delivery is the publication; a beat sends another one only for a further attempt.
+        patience=conf("REDISPATCH_GRACE"),
+    )
+    return Delivery(
+        tick_id=tick_id,
+        attempt=attempt,
+        schedule=schedule_name,
+        fire_time=fire_time,
+        lock_name=lock_name,
+        alias=alias,
+        ttl=ttl,
+        guarded=True,
+        task_id=task_id,
+        worker=worker,
+    )
+
+
+def _make(**facts: Any) -> tuple[Any, ...]:
+    parameters = {
+        "schedule": None,
+        "schedule_name": "",
+        "queue": "",
+        "grace": 60.0,
+        "max_attempts": 1,
+        **facts,
+        "args": json.dumps(facts["args"]),
+        "kwargs": json.dumps(facts["kwargs"]),
+    }
+    try:
+        in_force = execute(_SEED_NAME, parameters)[0][0]
+        parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
+        return execute(_MAKE, parameters)[0]
+    except psycopg.Error as trouble:
+        raise LedgerUnavailable(
+            f"the manual tick of {facts['task']} was not stored: {type(trouble).__name__}"
+        ) from trouble

@@ -1,0 +1,12 @@
+"""The catalog (LockName, Schedule, ScheduleChange) and the ledger (Tick, Execution, Instance)."""
+
+from __future__ import annotations
+
+from scheduler.models.execution import Execution
+from scheduler.models.instance import Instance
+from scheduler.models.lock_name import LockName
+from scheduler.models.schedule import Schedule
+from scheduler.models.schedule_change import ScheduleChange
+from scheduler.models.tick import Tick
+
+__all__ = ["Execution", "Instance", "LockName", "Schedule", "ScheduleChange", "Tick"]

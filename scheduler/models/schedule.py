@@ -1,0 +1,155 @@
+"""Schedule: what runs, when, and how it is guarded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+
+from scheduler import recurrence as recurrences
+from scheduler.models.tick import Delivery
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Misfire(models.TextChoices):
+    """What happens to fire times that passed while nobody could store them."""
+
+    SKIP = "skip", "Skip them"
+    FIRE_ONCE = "fire_once", "Fire the latest one"
+    FIRE_ALL = "fire_all", "Fire all of them"
+
+
+def first_of_1970() -> datetime:
+    """The anchor of intervals, UTC: any beat on any host names the same fire times."""
+    return EPOCH
+
+
+def _exactly_one_recurrence() -> Q:
+    cron = ~Q(cron_expression="")
+    no_cron = Q(cron_expression="")
+    return (
+        (cron & Q(every_seconds__isnull=True, once_at__isnull=True))
+        | (no_cron & Q(every_seconds__isnull=False, once_at__isnull=True))
+        | (no_cron & Q(every_seconds__isnull=True, once_at__isnull=False))
+    )
+
+
+class Schedule(models.Model):
+    """One row of the catalog.
+
+    A BEFORE trigger follows every edit, however it was made (form, ORM, ``update()``, SQL): where recurrence,
+    zone, window, ``enabled`` or the pause changed, ``revision`` grows, ``activated_at`` becomes the database's
+    clock and ``next_fire_at`` is cleared, so that the next pass of any beat computes it anew and nothing before
+    the edit is ever back-filled. Beats write ``next_fire_at``, ``exhausted`` and ``broken_reason`` only; forms
+    never write them.
+    """
+
+    name = models.CharField(max_length=200, unique=True)
+    notes = models.TextField(blank=True)
+    task = models.CharField(max_length=255, help_text="One of the tasks declared with @exclusive_task.")
+    args = models.JSONField(default=list, blank=True, help_text='A JSON list, for example ["north"].')
+    kwargs = models.JSONField(default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.')
+    queue = models.CharField(max_length=255, blank=True, help_text="Empty: the queue of the task.")
+    priority = models.PositiveSmallIntegerField(null=True, blank=True, help_text="0 to 9; empty: the broker's.")
+
+    cron_expression = models.CharField(
+        "cron", max_length=200, blank=True, help_text="crontab(5): minute hour day month weekday."
+    )
+    time_zone = models.CharField(max_length=100, default="UTC", help_text="The zone in which cron is read.")
+    every_seconds = models.PositiveIntegerField(
+        "every (seconds)", null=True, blank=True, validators=[MinValueValidator(1)]
+    )
+    anchor = models.DateTimeField(
+        default=first_of_1970, help_text="Intervals fire at anchor + k x every, whichever beat is alive."
+    )
+    once_at = models.DateTimeField("once at", null=True, blank=True)
+    start_at = models.DateTimeField(null=True, blank=True, help_text="No fire time before this.")
+    end_at = models.DateTimeField(null=True, blank=True, help_text="No fire time after this.")
+
+    lock = models.ForeignKey("aegis_scheduler.LockName", on_delete=models.PROTECT, related_name="schedules")
+    ttl = models.FloatField(
+        "TTL (seconds)", null=True, blank=True, help_text="Life of the lease. Empty: the strategy's own."
+    )
+    once_per_tick = models.BooleanField(
+        "tick guard",
+        default=True,
+        help_text="The body of one tick starts at most once. A lock alone does not give this.",
+    )
+    delivery = models.CharField(max_length=20, choices=Delivery.choices, default=Delivery.ONE_WORKER)
+    misfire = models.CharField(max_length=12, choices=Misfire.choices, default=Misfire.FIRE_ONCE)
+    misfire_grace = models.FloatField(
+        "grace (seconds)", default=60, help_text="A fire time that nobody began within this is missed."
+    )
+    catch_up_window = models.FloatField(
+        "catch-up window (seconds)", default=3600, help_text="Older missed fire times are never caught up."
+    )
+    max_attempts = models.PositiveIntegerField(
+        default=1,
+        help_text="Starts of one tick after a crash or a lost lease. 1: at most once; more: at least once.",
+    )
+
+    enabled = models.BooleanField(default=True)
+    paused_at = models.DateTimeField(null=True, blank=True, editable=False)
+    paused_until = models.DateTimeField(null=True, blank=True, editable=False)
+    pause_reason = models.CharField(max_length=500, blank=True, editable=False)
+
+    revision = models.PositiveIntegerField(default=1, editable=False)
+    activated_at = models.DateTimeField(null=True, editable=False)
+    next_fire_at = models.DateTimeField(null=True, editable=False)
+    exhausted = models.BooleanField(default=False, editable=False, help_text="No further fire time exists.")
+    broken_reason = models.CharField(max_length=500, blank=True, editable=False)
+
+    class Meta:
+        db_table = "aegis_scheduler_schedule"
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(condition=_exactly_one_recurrence(), name="aegis_schedule_one_recurrence"),
+            models.CheckConstraint(
+                condition=Q(every_seconds__isnull=True) | Q(every_seconds__gte=1),
+                name="aegis_schedule_every_from_one",
+            ),
+            models.CheckConstraint(
+                condition=Q(start_at__isnull=True) | Q(end_at__isnull=True) | Q(end_at__gt=F("start_at")),
+                name="aegis_schedule_window_ordered",
+            ),
+            models.CheckConstraint(condition=Q(ttl__isnull=True) | Q(ttl__gt=0), name="aegis_schedule_ttl_positive"),
+            models.CheckConstraint(condition=Q(misfire_grace__gt=0), name="aegis_schedule_grace_positive"),
+            models.CheckConstraint(condition=Q(catch_up_window__gte=0), name="aegis_schedule_window_not_negative"),
+            models.CheckConstraint(condition=Q(max_attempts__gte=1), name="aegis_schedule_attempts_from_one"),
+            models.CheckConstraint(
+                condition=Q(priority__isnull=True) | Q(priority__lte=9), name="aegis_schedule_priority_range"
+            ),
+            models.CheckConstraint(condition=Q(misfire__in=Misfire.values), name="aegis_schedule_misfire_known"),
+            models.CheckConstraint(condition=Q(delivery__in=Delivery.values), name="aegis_schedule_delivery_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def recurrence(self) -> recurrences.Recurrence:
+        """The recurrence that this row names. Raises ``InvalidRecurrence`` with the field at fault."""
+        if self.cron_expression:
+            return recurrences.cron(self.cron_expression, self.time_zone)
+        if self.every_seconds is not None:
+            return recurrences.every(self.every_seconds, self.anchor)
+        return recurrences.once(self.once_at)
+
+    def state_word(self, at: datetime) -> str:
+        """Active, Paused, Disabled, Broken or Finished, as the pages say it."""
+        if self.broken_reason:
+            return "Broken"
+        if not self.enabled:
+            return "Disabled"
+        if self.paused_at and (self.paused_until is None or self.paused_until > at):
+            return "Paused"
+        return "Finished" if self.exhausted else "Active"
+
+    def changed_since(self, before: Schedule) -> dict[str, list[Any]]:
+        """Fields that differ from ``before``: name -> [old, new], for the change history."""
+        watched = [f.attname for f in self._meta.concrete_fields if f.editable and not f.primary_key]
+        pairs = {name: [getattr(before, name), getattr(self, name)] for name in watched}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

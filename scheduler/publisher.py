@@ -1,0 +1,78 @@
+"""Publish ticks: one message each, held producer, bounded time-outs, no retries of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from celery import current_app
+from kombu import Exchange
+from kombu.exceptions import OperationalError
+
+from scheduler.conf import conf
+from scheduler.delivery import HEADER, stamp, task_id_of
+from scheduler.models import Tick
+from scheduler.models.tick import Delivery
+
+logger = logging.getLogger("aegis.publisher")
+
+
+def publish(ticks: Sequence[Tick]) -> list[int]:
+    """Send the message of each tick; returns the ids of those that were sent.
+
+    The first failure ends the publishing of this pass: a broker that is down must not hold up the storing of
+    ticks. What was not sent stays planned and any beat sends it again when its ``dispatch_at`` has passed.
+    """
+    sent: list[int] = []
+    if not ticks:
+        return sent
+    try:
+        with current_app.producer_pool.acquire(block=True, timeout=conf("PUBLISH_TIMEOUT")) as producer:
+            for tick in ticks:
+                _send(tick, producer)
+                sent.append(tick.id)
+    except (OperationalError, OSError, producer_errors()) as trouble:
+        logger.warning(
+            "published %d of %d ticks, the broker failed: %s", len(sent), len(ticks), type(trouble).__name__,
+            extra={"action": "publish_failed"},
+        )  # fmt: skip
+    return sent
+
+
+def producer_errors() -> tuple[type[BaseException], ...]:
+    """What the broker's driver raises when it cannot be reached."""
+    connection = current_app.connection_for_write()
+    return (*connection.recoverable_connection_errors, *connection.recoverable_channel_errors)
+
+
+def _send(tick: Tick, producer: Any) -> None:
+    current_app.send_task(
+        tick.task,
+        args=tick.args,
+        kwargs=tick.kwargs,
+        task_id=task_id_of(tick.id, tick.attempt),
+        headers={HEADER: stamp(tick)},
+        expires=tick.deadline,
+        retries=tick.retries,
+        producer=producer,
+        retry=False,
+        **_route(tick),
+    )
+
+
+def _route(tick: Tick) -> dict[str, Any]:
+    """Where the message goes.
+
+    Broadcast needs the queue's name *and* the declared fanout exchange: with the name alone, a process that is no
+    worker publishes to a direct exchange that nobody reads, and the message is lost without a word.
+    """
+    route: dict[str, Any] = {}
+    if tick.priority is not None:
+        route["priority"] = tick.priority
+    if tick.delivery == Delivery.EVERY_WORKER:
+        name = conf("BROADCAST_QUEUE")
+        route |= {"queue": name, "declare": [Exchange(name, type="fanout")]}
+    elif tick.queue:
+        route["queue"] = tick.queue
+    return route

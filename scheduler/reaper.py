@@ -1,0 +1,93 @@
+"""The reaper: running executions whose process has fallen silent become abandoned, and are tried again if allowed.
+
+Five rules. R1: silence is *observed*: the time between this process's own successful passes during which a
+heartbeat did not change, on its own clock; a gap counts for two intervals at most. No database clock and no age at
+first sight: after an outage or a clock step every heartbeat looks old, and a rule that trusts its age abandons
+healthy runs by the dozen. R2: an execution is abandoned only once its lease is no longer shown by the store; still
+held, or no answer, means leave it. R3: the reaper never releases a lease. R4: the UPDATE is guarded by id, state
+and the heartbeat last seen. R5: a body that comes back later is recorded beside the terminal state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from locks import InvalidLockBackend, LockUnavailable, lock_backends
+from locks.clock import boottime
+from locks.connection import execute
+from scheduler.conf import conf
+from scheduler.statements import finish
+
+logger = logging.getLogger("aegis.reaper")
+
+_RUNNING = """
+SELECT id, heartbeat_at, lock_name, lock_alias, lease_id FROM aegis_scheduler_execution WHERE state = 'running'
+"""
+
+
+@dataclass(slots=True)
+class Watched:
+    """One running execution as this process has seen it."""
+
+    heartbeat: datetime
+    silence: float = 0.0
+
+
+class Reaper:
+    """Keeps what one process has observed; call ``reap()`` once a pass."""
+
+    def __init__(self, clock: Callable[[], float] = boottime) -> None:
+        self._clock = clock
+        self._watched: dict[int, Watched] = {}
+        self._last_pass: float | None = None
+
+    def reap(self) -> int:
+        """Look at every running execution; returns how many were abandoned. Raises ``psycopg.Error``."""
+        rows = execute(_RUNNING)
+        gap = self._gap()
+        watched = {row[0]: self._observe(row[0], row[1], gap) for row in rows}
+        self._watched = watched
+        silent = [row for row in rows if watched[row[0]].silence >= conf("SILENCE_GRACE")]
+        return sum(self._abandon(*row) for row in silent)
+
+    def _gap(self) -> float:
+        now = self._clock()
+        gap = 0.0 if self._last_pass is None else min(now - self._last_pass, 2 * conf("PASS_INTERVAL"))
+        self._last_pass = now
+        return gap
+
+    def _observe(self, execution_id: int, heartbeat: datetime, gap: float) -> Watched:
+        before = self._watched.get(execution_id)
+        if before is None or before.heartbeat != heartbeat:
+            return Watched(heartbeat)
+        return Watched(heartbeat, before.silence + gap)
+
+    def _abandon(self, execution_id: int, heartbeat: datetime, name: str, alias: str, lease_id: Any) -> int:
+        if self._may_hold(name, alias, lease_id):
+            return 0
+        reason = f"no heartbeat for {self._watched[execution_id].silence:.0f} s and the lease is gone"
+        rows = execute(finish.ABANDON, {"id": execution_id, "heartbeat": heartbeat, "reason": reason})
+        for (tick_id,) in rows:
+            logger.warning(
+                "execution %s of tick %s abandoned: %s", execution_id, tick_id, reason,
+                extra={"action": "abandoned", "execution": execution_id, "tick": tick_id},
+            )  # fmt: skip
+        return len(rows)
+
+    def _may_hold(self, name: str, alias: str, lease_id: Any) -> bool:
+        """Whether the store shows this lease, or does not say. Unknown is never "gone"."""
+        try:
+            backend = lock_backends[alias]
+            if not backend.exclusive:
+                return False
+            info = backend.inspect(name)
+        except (LockUnavailable, InvalidLockBackend) as unknown:
+            logger.warning("cannot tell whether %s is still held under %s: %s", name, alias, unknown)
+            return True
+        if info is None or info.lease_id != lease_id:
+            return False
+        return info.expires_in is None or info.expires_in > 0

@@ -1,0 +1,114 @@
+"""What a beat does to ticks: take due schedules, mark, publish again, settle what nobody began.
+
+Any number of beats run these at once. SKIP LOCKED shares the rows out, and each UPDATE is guarded by the state.
+"""
+
+from __future__ import annotations
+
+# Deliberately statement_timestamp(): clock_timestamp() is volatile and would read every schedule at each pass.
+# The sort column is the index expression of the due index.
+DUE = """
+SELECT id, statement_timestamp() FROM aegis_scheduler_schedule
+WHERE enabled AND NOT exhausted AND broken_reason = ''
+  AND (paused_at IS NULL OR paused_until <= statement_timestamp())
+  AND coalesce(next_fire_at, 'epoch'::timestamptz) <= statement_timestamp()
+ORDER BY coalesce(next_fire_at, 'epoch'::timestamptz)
+LIMIT %(batch)s::int
+FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+# in:  batch. out: seconds until the next schedule is due, or NULL.
+NEXT_DUE = """
+SELECT extract(epoch FROM min(coalesce(next_fire_at, 'epoch'::timestamptz)) - clock_timestamp())::float8
+FROM aegis_scheduler_schedule
+WHERE enabled AND NOT exhausted AND broken_reason = ''
+"""
+
+# in: ids. The guard keeps a fast worker's ``started`` from being overwritten by a slow ticker.
+MARK_DISPATCHED = """
+UPDATE aegis_scheduler_tick SET state = 'dispatched', dispatched_at = clock_timestamp()
+WHERE id = ANY(%(ids)s) AND state = 'planned'
+"""
+
+# in: grace (seconds), batch. out: ids. Moved forward before publishing, so that no other beat takes them too.
+REDISPATCH = """
+UPDATE aegis_scheduler_tick
+SET copies = copies + 1,
+    dispatch_at = clock_timestamp()
+        + least(make_interval(secs => %(grace)s::float8 * power(2, least(copies, 10))), interval '5 minutes')
+WHERE id IN (
+    SELECT t.id FROM aegis_scheduler_tick t
+    WHERE t.state IN ('planned', 'dispatched') AND t.dispatch_at <= statement_timestamp()
+      AND t.deadline > statement_timestamp()
+    ORDER BY t.dispatch_at LIMIT %(batch)s::int FOR UPDATE SKIP LOCKED)
+RETURNING id
+"""
+
+# Ticks of a schedule that was switched off after they were made. A tick that has begun once is never "missed".
+SWITCHED_OFF = """
+UPDATE aegis_scheduler_tick t
+SET state = CASE WHEN t.attempt = 1 THEN 'misfired' ELSE 'closed' END,
+    outcome = CASE WHEN t.attempt = 1 THEN 'misfired' ELSE 'revoked' END,
+    closed_at = clock_timestamp(),
+    reason = off.reason
+FROM (
+    SELECT o.id, CASE WHEN s.id IS NULL THEN 'deleted' WHEN NOT s.enabled THEN 'disabled' ELSE 'paused' END AS reason
+    FROM aegis_scheduler_tick o LEFT JOIN aegis_scheduler_schedule s ON s.id = o.schedule_id
+    WHERE o.state IN ('planned', 'dispatched') AND o.manual_key IS NULL
+      AND (s.id IS NULL OR NOT s.enabled
+           OR (s.paused_at IS NOT NULL AND (s.paused_until IS NULL OR s.paused_until > statement_timestamp())))
+    LIMIT %(batch)s::int FOR UPDATE OF o SKIP LOCKED) off
+WHERE t.id = off.id AND t.state IN ('planned', 'dispatched')
+RETURNING t.id
+"""
+
+# Past the deadline: prevented if a refusal named a holder, blocked if the store never answered, else misfired.
+SETTLE = """
+UPDATE aegis_scheduler_tick t
+SET state = CASE WHEN over.outcome = 'misfired' THEN 'misfired' ELSE 'closed' END,
+    outcome = over.outcome,
+    closed_at = clock_timestamp(),
+    reason = CASE over.outcome
+        WHEN 'prevented' THEN 'refused until the deadline: the name was held'
+        WHEN 'blocked' THEN 'refused until the deadline: the lock store did not answer'
+        WHEN 'misfired' THEN 'no worker took it before the deadline'
+        ELSE 'attempt ' || t.attempt || ' did not start before the deadline' END
+FROM (
+    SELECT o.id, CASE
+        WHEN o.attempt > 1 THEN coalesce(
+            (SELECT CASE e.state WHEN 'retried' THEN 'failed' ELSE e.state END FROM aegis_scheduler_execution e
+             WHERE e.tick_id = o.id AND e.began AND e.ended_at IS NOT NULL ORDER BY e.id DESC LIMIT 1), 'failed')
+        WHEN EXISTS (SELECT FROM aegis_scheduler_execution e WHERE e.tick_id = o.id AND e.state = 'prevented')
+            THEN 'prevented'
+        WHEN EXISTS (SELECT FROM aegis_scheduler_execution e WHERE e.tick_id = o.id AND e.state = 'blocked')
+            THEN 'blocked'
+        ELSE 'misfired' END AS outcome
+    FROM aegis_scheduler_tick o
+    WHERE o.state IN ('planned', 'dispatched') AND o.deadline < statement_timestamp()
+    LIMIT %(batch)s::int FOR UPDATE SKIP LOCKED) over
+WHERE t.id = over.id AND t.state IN ('planned', 'dispatched')
+RETURNING t.id, t.outcome
+"""
+
+# in: task_id's tick, reason. A revoked message closes its tick, unless a body has begun.
+REVOKE = """
+UPDATE aegis_scheduler_tick SET state = 'closed', outcome = 'revoked', closed_at = clock_timestamp(), reason = %(reason)s::text
+WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND state IN ('planned', 'dispatched')
+RETURNING id
+"""
+
+# in: name. Puts the wanted strategy in force where nothing under the name is open; see ``LockName``.
+SWITCH_ALIAS = """
+UPDATE aegis_scheduler_lockname n SET alias_in_force = n.alias_wanted
+WHERE n.name = %(name)s::text AND n.alias_in_force <> n.alias_wanted
+  AND NOT EXISTS (SELECT FROM aegis_scheduler_tick t
+                  WHERE t.lock_name = n.name AND t.state IN ('planned', 'dispatched', 'started'))
+  AND NOT EXISTS (SELECT FROM aegis_scheduler_execution e WHERE e.lock_name = n.name AND e.state = 'running')
+RETURNING n.alias_in_force
+"""
+
+# in: ids are those of ticks. out: all that a message carries.
+MESSAGE_FIELDS = (
+    "id", "schedule_name", "fire_time", "task", "args", "kwargs", "queue", "priority", "delivery", "lock_name",
+    "lock_alias", "ttl", "once_per_tick", "attempt", "retries", "deadline",
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""START: the only commit point of a run.
+
+One statement claims the tick, raises the fence of the lock name and inserts the execution. The race that it
+closes, as a timeline: two workers hold a copy of one tick; the first starts it; the second's UPDATE waits for the
+first's row lock, finds ``started`` instead of ``planned | dispatched``, and its row says ``duplicate``.
+
+A start that waits in ``door`` waits for the guarded transactions of the former holder: after it, the former
+holder's token is no longer the fence's, so what it has not committed by now it never will.
+"""
+
+from __future__ import annotations
+
+# in:  tick, attempt, guarded, name, alias, grant (bigint or NULL), lease (uuid), worker, pid, task_id, acquire_ms
+# out: id, state, token, started_at, reason. No row: sent before under this lease id, or the tick or the fence row
+#      is missing; READ tells which.
+_START = """
+WITH gate AS (
+    SELECT t.id, t.state, t.outcome,
+           t.manual_key IS NOT NULL OR coalesce(
+               s.enabled AND (s.paused_at IS NULL OR s.paused_until <= clock_timestamp()), false) AS open
+    FROM aegis_scheduler_tick t LEFT JOIN aegis_scheduler_schedule s ON s.id = t.schedule_id
+    WHERE t.id = %(tick)s::bigint
+), door AS (
+    {door}
+), claim AS (
+    UPDATE aegis_scheduler_tick t
+    SET state = CASE WHEN t.state IN ('planned', 'dispatched') THEN 'started' ELSE t.state END,
+        dispatched_at = coalesce(t.dispatched_at, clock_timestamp())
+    FROM gate, door
+    WHERE t.id = gate.id AND gate.open AND door.in_order
+      AND CASE WHEN %(guarded)s::bool THEN t.attempt = %(attempt)s::int AND t.state IN ('planned', 'dispatched')
+               ELSE t.state IN ('planned', 'dispatched', 'started')
+                    OR t.outcome IN ('executed', 'failed', 'lost', 'abandoned') END
+    RETURNING t.id
+), raised AS (
+    {raised}
+)
+INSERT INTO aegis_scheduler_execution (
+    tick_id, attempt, guarded, lock_name, lock_alias, lease_id, token, worker, pid, task_id, acquire_ms,
+    state, began, started_at, heartbeat_at, holder_id, reason, error, returned_as)
+SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text, %(lease)s::uuid, raised.token, %(worker)s::text, %(pid)s::int,
+       %(task_id)s::text, %(acquire_ms)s::float8,
+       CASE WHEN claim.id IS NOT NULL THEN 'running'
+            WHEN NOT gate.open THEN 'late'
+            WHEN NOT door.in_order THEN 'prevented'
+            WHEN gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
+            ELSE 'duplicate' END,
+       claim.id IS NOT NULL,
+       CASE WHEN claim.id IS NOT NULL THEN clock_timestamp() END,
+       CASE WHEN claim.id IS NOT NULL THEN clock_timestamp() END,
+       CASE WHEN claim.id IS NULL THEN (SELECT max(e.id) FROM aegis_scheduler_execution e
+            WHERE e.tick_id = gate.id AND e.began) END,
+       CASE WHEN claim.id IS NOT NULL THEN ''
+            WHEN NOT gate.open THEN 'the schedule is disabled, paused or deleted'
+            WHEN NOT door.in_order THEN 'a newer grant of this name has started'
+            WHEN gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired')
+                THEN 'the tick was closed without a run: ' || gate.outcome
+            ELSE 'this tick was started by another delivery' END,
+       '', ''
+FROM gate CROSS JOIN door LEFT JOIN claim ON true LEFT JOIN raised ON true
+ON CONFLICT (lease_id) DO NOTHING
+RETURNING id, state, token, started_at, reason
+"""
+
+FENCED = _START.format(
+    # A store that numbers its grants proves their order; where it does not, start's own order is the order.
+    door="""SELECT name, (alias IS DISTINCT FROM %(alias)s::text OR grant_no IS NULL OR %(grant)s::bigint IS NULL
+                OR grant_no < %(grant)s::bigint) AS in_order
+    FROM aegis_locks_fence WHERE name = %(name)s::text FOR UPDATE""",
+    raised="""UPDATE aegis_locks_fence f
+    SET token = f.token + 1, alias = %(alias)s::text, grant_no = %(grant)s::bigint, lease_id = %(lease)s::uuid
+    FROM claim WHERE f.name = %(name)s::text RETURNING f.token""",
+)
+
+# Strategy ``none`` has no fence: with one, each baseline body would fence out the last.
+UNFENCED = _START.format(
+    door="SELECT true AS in_order",
+    raised="SELECT NULL::bigint AS token FROM claim WHERE false",
+)
+
+READ = """
+SELECT id, state, token, started_at, reason FROM aegis_scheduler_execution WHERE lease_id = %(lease)s::uuid
+"""

@@ -1,0 +1,152 @@
+"""ExclusiveTask and ``@exclusive_task``: how a team declares a task that must not collide."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from celery import Task, shared_task
+from celery.exceptions import Ignore, MaxRetriesExceededError
+
+from locks import LeaseLost, LockError, LockNotAcquired
+from scheduler import manual
+from scheduler.body import RetryLater
+from scheduler.context import RunContext
+from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
+from scheduler.exceptions import InvalidExclusiveTask
+from scheduler.runner import Outcome, run
+from scheduler.states import REFUSED
+
+logger = logging.getLogger("aegis.task")
+
+
+class ExclusiveTask(Task):
+    """A Celery task whose body is entered only through the runner.
+
+    ``run(context, *args, **kwargs)`` is the body; ``context`` is a ``RunContext``. A delivery without a stamp
+    (``delay()``, a chain, a direct call) gets a manual tick whose key is the message's task id, so that a
+    redelivered message is recognised. A refused delivery ends as ``Ignore`` in a worker, so that it does not
+    overwrite the result of the one that runs, and as ``LockNotAcquired`` where the caller waits for the answer.
+    """
+
+    abstract = True
+    exclusive_lock = "default"
+    exclusive_lock_name: str | None = None
+    exclusive_ttl: float | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        def body(context: RunContext) -> Any:
+            return self.run(context, *args, **kwargs)
+
+        return self._answer(run(self._delivery(args, kwargs), body))
+
+    def _delivery(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Delivery:
+        request = self.request
+        header = (getattr(request, "headers", None) or {}).get(HEADER) or getattr(request, HEADER, None)
+        worker = getattr(request, "hostname", None) or manual.this_process()
+        if header is None:
+            return manual.adopt(self, key=request.id, args=args, kwargs=kwargs, worker=worker)
+        try:
+            return read_stamp(header, task_id=request.id or "", worker=worker)
+        except UnreadableStamp as newer:
+            logger.error("delivery of %s left alone: %s", self.name, newer, extra={"action": "unreadable_stamp"})
+            raise Ignore() from newer
+
+    def _answer(self, outcome: Outcome) -> Any:
+        """Tell Celery, or the direct caller, what happened."""
+        returned = outcome.returned
+        if returned is None:
+            self._refuse(outcome)
+        raised = returned.raised
+        if raised is not None and (outcome.state == returned.state or not isinstance(raised, Exception)):
+            raise raised
+        if outcome.state != returned.state:
+            raise self._error(LeaseLost, outcome, "the lease was over before the body returned") from raised
+        return returned.value
+
+    def _refuse(self, outcome: Outcome) -> NoReturn:
+        row = outcome.execution
+        logger.info(
+            "%s not run, %s: %s", self.name, outcome.state.value, row.reason,
+            extra={"action": outcome.state.value, "execution": row.id},
+        )  # fmt: skip
+        if self.request.called_directly or self.request.is_eager:
+            kind = LockNotAcquired if outcome.state in REFUSED else LeaseLost
+            raise self._error(kind, outcome, row.reason or outcome.state.label)
+        raise Ignore()
+
+    def _error(self, kind: type[LockError], outcome: Outcome, message: str) -> LockError:
+        return kind(f"{self.name}: {message}", name=outcome.delivery.lock_name, alias=outcome.delivery.alias)
+
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: BaseException | None = None,
+        throw: bool = True,
+        eta: datetime | None = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> RetryLater:
+        """End this attempt as retried; the tick is delivered again after ``countdown`` seconds.
+
+        Raises ``RetryLater`` (or returns it with ``throw=False``), ``exc`` or ``MaxRetriesExceededError`` once
+        Celery's own limit is reached, and ``TypeError`` for changed arguments: a tick repeats what it was made of.
+        """
+        request = self.request
+        if (args is not None and list(args) != list(request.args or [])) or (
+            kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
+        ):
+            raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
+        limit = self.max_retries if max_retries is None else max_retries
+        if limit is not None and request.retries >= limit:
+            raise exc or MaxRetriesExceededError(
+                f"{self.name} was retried {request.retries} times, its limit is {limit}"
+            )
+        later = RetryLater(exc=exc, when=eta or countdown, countdown=self._seconds(eta, countdown))
+        if throw:
+            raise later from exc
+        return later
+
+    def _seconds(self, eta: datetime | None, countdown: float | None) -> float:
+        if eta is not None:
+            return max(0.0, (eta - datetime.now(UTC)).total_seconds())
+        return float(self.default_retry_delay if countdown is None else countdown)
+
+
+def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare an exclusive task; takes Celery's own options, and:
+
+    ``lock``: an alias of LOCKS (default ``"default"``), ``lock_name`` (default: the task's name), ``ttl`` in
+    seconds (default: the strategy's). They serve deliveries without a schedule; a schedule names its own. Raises
+    ``InvalidExclusiveTask`` where the function takes no ``context`` or an option cannot be honoured.
+    """
+    if function is None:
+        return lambda inner: exclusive_task(inner, **options)
+    bound = bool(options.get("bind"))
+    serializer = options.get("serializer", "json")
+    if serializer != "json":
+        raise InvalidExclusiveTask(f"serializer={serializer!r}: exclusive tasks are sent as JSON only")
+    options.setdefault("base", ExclusiveTask)
+    return shared_task(
+        __header__=staticmethod(_arguments_of(function, skip=2 if bound else 1)),
+        exclusive_lock=options.pop("lock", "default"),
+        exclusive_lock_name=options.pop("lock_name", None),
+        exclusive_ttl=options.pop("ttl", None),
+        **options,
+    )(function)
+
+
+def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:
+    """A checker of the arguments that callers give: those after ``self`` and ``context``."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    taken = [p for p in parameters[:skip] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(taken) < skip:
+        names = "(self, context, ...)" if skip == 2 else "(context, ...)"
+        raise InvalidExclusiveTask(f"{function.__qualname__} must take {names}: the body is given its RunContext")
+    return signature.replace(parameters=parameters[skip:]).bind

@@ -1,0 +1,91 @@
+"""One pass of a beat over the catalog and the ledger.
+
+Mint what is due, publish it after the commit, publish again what was lost, settle what nobody began in time, and
+reap. Each step is its own transaction and fails alone: a database error ends that step, never the beat.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import psycopg
+from django.db import Error as DatabaseError
+from django.db import connection
+
+from scheduler.conf import conf
+from scheduler.failpoints import failpoint
+from scheduler.minting import mint
+from scheduler.models import Tick
+from scheduler.publisher import publish
+from scheduler.reaper import Reaper
+from scheduler.statements import dispatch
+
+logger = logging.getLogger("aegis.ticker")
+
+
+class Ticker:
+    """The passes of one process. Any number of processes may run one at the same time."""
+
+    def __init__(self) -> None:
+        self.reaper = Reaper()
+
+    def tick(self) -> float:
+        """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
+        self._step(self._close_switched_off)
+        self._step(self._mint_and_publish)
+        self._step(self._redispatch)
+        self._step(self._settle)
+        self._step(self.reaper.reap)
+        return self._step(self._until_next) or conf("PASS_INTERVAL")
+
+    def _step(self, step: Callable[[], float | int | None]) -> float | int | None:
+        try:
+            return step()
+        except (DatabaseError, psycopg.Error) as trouble:
+            logger.warning("this pass left out %s: %s", step.__name__, type(trouble).__name__)
+            connection.close()
+            return None
+
+    def _mint_and_publish(self) -> None:
+        full = True
+        while full:
+            minted = mint()
+            failpoint("after-mint")
+            self._publish(minted.ticks)
+            full = minted.full
+
+    def _publish(self, ticks: tuple[Tick, ...] | list[Tick]) -> None:
+        sent = publish(ticks)
+        failpoint("after-publish")
+        if sent:
+            _run(dispatch.MARK_DISPATCHED, {"ids": sent})
+
+    def _redispatch(self) -> None:
+        """Publish open ticks whose ``dispatch_at`` has passed; it is moved forward first, so that only we do."""
+        rows = _run(dispatch.REDISPATCH, {"grace": conf("REDISPATCH_GRACE"), "batch": conf("BATCH")})
+        if rows:
+            ids = [row[0] for row in rows]
+            self._publish(list(Tick.objects.filter(pk__in=ids).order_by("fire_time")))
+
+    def _settle(self) -> None:
+        for tick_id, outcome in _run(dispatch.SETTLE, {"batch": conf("BATCH")}):
+            logger.warning(
+                "tick %s ended as %s at its deadline", tick_id, outcome,
+                extra={"action": outcome, "tick": tick_id},
+            )  # fmt: skip
+
+    def _close_switched_off(self) -> None:
+        _run(dispatch.SWITCHED_OFF, {"batch": conf("BATCH")})
+
+    def _until_next(self) -> float:
+        left = _run(dispatch.NEXT_DUE, {})[0][0]
+        longest = float(conf("PASS_INTERVAL"))
+        return longest if left is None else min(max(left, 0.01), longest)
+
+
+def _run(sql: str, parameters: dict[str, object]) -> list[tuple[object, ...]]:
+    """Run one statement in autocommit on Django's connection of this process."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []
