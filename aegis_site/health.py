@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from django.core.cache import cache
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
+from django_redis import get_redis_connection
 from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def _database_answers() -> bool:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-    except DatabaseError:
+    except Error:
         logger.exception("health check: the database does not answer")
         return False
     return True
@@ -38,7 +38,7 @@ def _database_answers() -> bool:
 
 def _cache_answers() -> bool:
     try:
-        cache.client.get_client().ping()
+        get_redis_connection("default").ping()
     except RedisError:
         logger.exception("health check: the cache does not answer")
         return False

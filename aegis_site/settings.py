@@ -11,6 +11,7 @@ apps.
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import environ
@@ -18,20 +19,21 @@ from django.core.exceptions import ImproperlyConfigured
 from kombu import Queue
 from kombu.common import Broadcast
 
-from aegis_site.embedded.state import running_environment
+from aegis_site.embedded.errors import EmbeddedError
+from aegis_site.embedded.state import embedded_folder, running_environment
 from aegis_site.secret_key import demo_secret_key
 from aegis_site.stores import IncompleteStoresError, resolve
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-EMBEDDED_DIR = BASE_DIR / ".aegis"
+EMBEDDED_DIR = embedded_folder(BASE_DIR)
 
 env = environ.Env()
 
 # Stores
 
 try:
-    STORES = resolve(os.environ, running_environment(EMBEDDED_DIR))
-except IncompleteStoresError as error:
+    STORES = resolve(os.environ, partial(running_environment, EMBEDDED_DIR))
+except (IncompleteStoresError, EmbeddedError) as error:
     raise ImproperlyConfigured(str(error)) from None
 
 DATABASES = {"default": env.db_url_config(STORES.database_url)}

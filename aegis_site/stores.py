@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 REQUIRED = ("DATABASE_URL", "CELERY_BROKER_URL", "REDIS_URL")
@@ -42,7 +42,7 @@ class Stores:
         )
 
 
-def resolve(environment: Mapping[str, str], running: Mapping[str, str]) -> Stores:
+def resolve(environment: Mapping[str, str], running: Callable[[], Mapping[str, str]]) -> Stores:
     """Return the stores named by `environment`, else the `running` embedded ones, else unreachable ones.
 
     The two are never mixed. Raises IncompleteStoresError when the environment names some of the required ones
@@ -55,7 +55,7 @@ def resolve(environment: Mapping[str, str], running: Mapping[str, str]) -> Store
             f"{missing}: not set, although {', '.join(sorted(named))} is. Set all of {', '.join(REQUIRED)} "
             "to use stores of your own, or none of them to use the embedded ones."
         )
-    urls = environment if named else running or NOWHERE
+    urls = environment if named else running() or NOWHERE
     return Stores(
         database_url=urls["DATABASE_URL"],
         broker_url=urls["CELERY_BROKER_URL"],

@@ -13,6 +13,7 @@ from aegis_site.embedded import state
 from aegis_site.embedded.errors import FolderInUse
 from aegis_site.embedded.marks import ProcessMark
 
+PREFIX = "aegis-"  # of the name of a temporary folder; nothing else outside the instance is ever removed
 PATIENCE = 5.0  # seconds that servers told to stop by the kernel get before they are killed
 
 
@@ -26,15 +27,18 @@ def clean_up(folder: Path, notify: Callable[[str], None]) -> None:
     found = state.read(folder)
     if found is not None:
         if found.starter.alive:
-            raise FolderInUse(
-                f"The services in {folder} are run by process {found.starter.pid}: stop it first."
-            )
+            raise FolderInUse(f"The services in {folder} are run by process {found.starter.pid}: stop it first.")
         _end(found.processes)
-        for path in found.folders:
-            shutil.rmtree(path, ignore_errors=True)
+        remove_files(folder, Path(found.temporary))
         state.remove(folder)
         notify(f"Cleaned up {folder}: process {found.starter.pid}, which ran services there, was killed.")
+
+
+def remove_files(folder: Path, temporary: Path | None) -> None:
+    """Remove an instance's data and its temporary folder. The logs stay."""
     shutil.rmtree(folder / "data", ignore_errors=True)
+    if temporary is not None and temporary.name.startswith(PREFIX):
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _end(processes: Sequence[ProcessMark]) -> None:

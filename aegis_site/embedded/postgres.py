@@ -8,10 +8,8 @@ from pathlib import Path
 
 import psycopg
 
-from aegis_site.embedded.errors import EmbeddedError
 from aegis_site.embedded.identity import make_folder
-from aegis_site.embedded.processes import spawn
-from aegis_site.embedded.server import Place, Server, clean_environment
+from aegis_site.embedded.server import Place, Server
 
 USER = DATABASE = "aegis"
 
@@ -45,18 +43,11 @@ class PostgresServer(Server):
         make_folder(self.data, self.place.identity)
         make_folder(self.sockets, self.place.identity)
         options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]
-        self.process = spawn(
-            "initdb",
-            [self._programs / "initdb", "-D", self.data, *options],
-            log=self.log,
-            env=clean_environment(),
-            cwd=Path("/"),
-            identity=self.place.identity,
-        )
+        initdb = self._spawn([self._programs / "initdb", "-D", self.data, *options])
         try:
-            status = self.process.wait(within)
+            status = initdb.wait(within)
         except subprocess.TimeoutExpired as error:
-            self.process.kill()
+            initdb.kill()
             raise self._failure(f"could not be set up within {within:.0f} seconds") from error
         if status != 0:
             raise self._failure("could not be set up")
@@ -86,13 +77,7 @@ class PostgresServer(Server):
             return False
         return True
 
-    def _failure(self, what: str) -> EmbeddedError:
-        """Prefer the line with the cause: after an error initdb tells last that it removed what it made."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        causes = [line.strip() for line in lines if "FATAL" in line or "PANIC" in line or "error:" in line]
-        cause = (
-            causes[-1]
-            if causes
-            else next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-        )
-        return EmbeddedError(f"PostgreSQL {what}: {cause}. {self._remedy(cause)}")
+    def _cause(self, said: list[str]) -> str:
+        """The last error: after one, PostgreSQL's programs go on to tell what they cleaned up."""
+        errors = [line for line in said if "FATAL" in line or "PANIC" in line or "error:" in line]
+        return super()._cause(errors or said)

@@ -23,9 +23,7 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 class ChildProcess:
     """A process started by `spawn()`. What it prints is in `log`."""
 
-    def __init__(
-        self, name: str, popen: subprocess.Popen[bytes], log: Path, stop_signal: signal.Signals
-    ) -> None:
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path, stop_signal: signal.Signals) -> None:
         self.name = name
         self.log = log
         self.mark = ProcessMark.of(popen.pid)
@@ -80,11 +78,6 @@ class ChildProcess:
     def resume(self) -> None:
         """Let a paused process go on (SIGCONT)."""
         self._signal_tree(signal.SIGCONT)
-
-    def last_line(self) -> str:
-        """The last line of the log that is not empty; an empty string when there is none."""
-        lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _signal_tree(self, number: signal.Signals) -> None:
         """Signal the process first, so that it makes no child meanwhile, then its descendants."""

@@ -96,15 +96,9 @@ class RedisServer(Server):
         give(path, self.place.identity)
 
     def _port_was_taken(self) -> bool:
-        return (
-            TAKEN in self.log.read_text(errors="replace").rpartition(f"port={self.port}")[0]
-            or TAKEN in self._tail()
-        )
+        return any(TAKEN in line for line in self.said())
 
-    def _tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
-
-    def _remedy(self, line: str) -> str:
-        if TAKEN in self._tail():
+    def _remedy(self, cause: str) -> str:
+        if self._port_was_taken():
             return f"Another program listens on port {self.port} of 127.0.0.1: end it, or start again."
-        return super()._remedy(line)
+        return super()._remedy(cause)

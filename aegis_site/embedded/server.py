@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class Server(ABC):
         self.place = place
         self.log = place.logs / f"{name}.log"
         self.process: ChildProcess | None = None
+        self._said_before = 0  # bytes of the log that earlier processes wrote
 
     @property
     @abstractmethod
@@ -59,16 +61,7 @@ class Server(ABC):
     def launch(self) -> None:
         """Start the server and return at once."""
         if not self.running:
-            self.process = spawn(
-                self.name,
-                self._command(),
-                log=self.log,
-                env=clean_environment(),
-                cwd=Path("/"),
-                stop_signal=self.stop_signal,
-                death_signal=self.stop_signal,
-                identity=self.place.identity,
-            )
+            self._spawn(self._command())
 
     def await_ready(self, within: float = READY_WITHIN) -> None:
         """Return when the launched server answers; EmbeddedError when it ended or `within` seconds passed."""
@@ -100,6 +93,26 @@ class Server(ABC):
         if self.process is not None:
             self.process.resume()
 
+    def said(self) -> list[str]:
+        """The lines that the present process has logged, without empty ones."""
+        text = self.log.read_bytes()[self._said_before :].decode(errors="replace")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def _spawn(self, command: Sequence[str | Path]) -> ChildProcess:
+        """Start a process of this server, in its log and as its user."""
+        self._said_before = self.log.stat().st_size if self.log.exists() else 0
+        self.process = spawn(
+            self.name,
+            command,
+            log=self.log,
+            env=clean_environment(),
+            cwd=Path("/"),
+            stop_signal=self.stop_signal,
+            death_signal=self.stop_signal,
+            identity=self.place.identity,
+        )
+        return self.process
+
     @abstractmethod
     def _command(self) -> list[str | Path]:
         """The program and its arguments."""
@@ -109,11 +122,15 @@ class Server(ABC):
         """Whether a client gets an answer now."""
 
     def _failure(self, what: str) -> EmbeddedError:
-        line = self.process.last_line() if self.process else ""
-        return EmbeddedError(f"{self.name} {what}: {line or 'it said nothing'}. {self._remedy(line)}")
+        cause = self._cause(self.said())
+        return EmbeddedError(f"{self.name} {what}: {cause}. {self._remedy(cause)}")
 
-    def _remedy(self, line: str) -> str:
-        if "No space left on device" in line:
+    def _cause(self, said: list[str]) -> str:
+        """The line that tells why the process ended: the last one."""
+        return said[-1] if said else "it said nothing"
+
+    def _remedy(self, cause: str) -> str:
+        if "No space left on device" in cause:
             return f"Free some space on the disk of {self.place.data}, or set DATABASE_URL to another server."
         return f"Its log is {self.log}."
 

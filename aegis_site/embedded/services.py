@@ -18,7 +18,7 @@ from aegis_site.embedded import state
 from aegis_site.embedded.binaries import postgres_folder, redis_program, runnable_postgres, runnable_redis
 from aegis_site.embedded.errors import EmbeddedError, FolderInUse
 from aegis_site.embedded.identity import Identity, make_folder, reachable, server_identity
-from aegis_site.embedded.leftovers import clean_up
+from aegis_site.embedded.leftovers import PREFIX, clean_up, remove_files
 from aegis_site.embedded.marks import ProcessMark
 from aegis_site.embedded.postgres import PostgresServer
 from aegis_site.embedded.redis import RedisServer
@@ -83,8 +83,7 @@ class Services:
                 server.process.ask_to_stop()
         for server in self.servers:
             server.stop()
-        for folder in self._folders():
-            shutil.rmtree(folder, ignore_errors=True)
+        remove_files(self.folder, self._temporary)
         if self._guard is not None:
             state.remove(self.folder)
             self._guard.close()
@@ -120,9 +119,7 @@ class Services:
             "broker": RedisServer("broker", place, binary, keeps=True),
             "locks": RedisServer("locks", place, binary),
         }
-        self.quorum = [
-            RedisServer(f"quorum-{number}", place, binary) for number in range(1, QUORUM_NODES + 1)
-        ]
+        self.quorum = [RedisServer(f"quorum-{number}", place, binary) for number in range(1, QUORUM_NODES + 1)]
 
     def _place(self, identity: Identity | None) -> Place:
         """Lay out the folders; data goes beside the sockets where the lent user cannot reach the project."""
@@ -138,8 +135,8 @@ class Services:
         )
 
     def _launch(self) -> None:
-        for server in (*self.redis.values(), *self.quorum):
-            server.launch()
+        for node in (*self.redis.values(), *self.quorum):
+            node.launch()
         self.postgres.create()
         self.postgres.launch()
         for server in self.servers:
@@ -152,12 +149,9 @@ class Services:
         state.State(
             starter=ProcessMark.of(os.getpid()),
             processes=tuple(server.process.mark for server in self.servers if server.process),
-            folders=tuple(str(folder) for folder in self._folders()),
+            temporary=str(self._temporary or ""),
             environment=environment or {},
         ).write(self.folder)
-
-    def _folders(self) -> list[Path]:
-        return [folder for folder in (self.folder / "data", self._temporary) if folder is not None]
 
 
 def wants_services(arguments: Sequence[str]) -> bool:
@@ -167,7 +161,7 @@ def wants_services(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def ensure_services(project: Path) -> Iterator[Services | None]:
-    """Run a block with stores: the environment's own (yields None), else embedded ones in `project`/.aegis.
+    """Run a block with stores: the environment's own (yields None), else embedded ones of the project.
 
     The addresses are in os.environ before the block runs: load the settings in it, not before. A terminate
     or a hang-up signal ends the block as SystemExit, so that the services are stopped and their data
@@ -176,7 +170,7 @@ def ensure_services(project: Path) -> Iterator[Services | None]:
     if any(os.environ.get(name) for name in REQUIRED):
         yield None
         return
-    with _signals_as_exit(), Services(project / ".aegis") as services:
+    with _signals_as_exit(), Services(state.embedded_folder(project)) as services:
         os.environ.update(services.env())
         yield services
 
@@ -220,7 +214,7 @@ def _temporary_folder(identity: Identity | None) -> Path:
     """Make a folder with a short name that the lent user may pass through, for sockets and copies."""
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108 - mkdtemp makes an unguessable name in it
         if len(parent) < 60 and reachable(Path(parent) / "x", identity):
-            folder = Path(tempfile.mkdtemp(prefix="aegis-", dir=parent))
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             folder.chmod(0o711 if identity else 0o700)
             return folder
     raise EmbeddedError(

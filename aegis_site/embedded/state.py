@@ -6,14 +6,16 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aegis_site.embedded.errors import EmbeddedError
-
-if TYPE_CHECKING:
-    from aegis_site.embedded.marks import ProcessMark
+from aegis_site.embedded.marks import ProcessMark
 
 FILE = "services.json"
+
+
+def embedded_folder(project: Path) -> Path:
+    """Return where the services of a project live: AEGIS_DIR, else `.aegis` in the project."""
+    return Path(os.environ.get("AEGIS_DIR") or project / ".aegis").absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +23,8 @@ class State:
     """One running or killed instance. `environment` holds passwords: only the owner may read the file."""
 
     starter: ProcessMark
+    temporary: str  # the folder outside the instance's own: sockets, copies
     processes: tuple[ProcessMark, ...] = ()
-    folders: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict, repr=False)
 
     def write(self, folder: Path) -> None:
@@ -35,15 +37,13 @@ class State:
 
 def read(folder: Path) -> State | None:
     """Return the state kept in `folder`, None where there is none; EmbeddedError for an unreadable file."""
-    from aegis_site.embedded.marks import ProcessMark
-
     path = folder / FILE
     try:
         data = json.loads(path.read_text())
         return State(
             starter=ProcessMark(**data["starter"]),
             processes=tuple(ProcessMark(**mark) for mark in data["processes"]),
-            folders=tuple(data["folders"]),
+            temporary=data["temporary"],
             environment=data["environment"],
         )
     except FileNotFoundError:
@@ -51,9 +51,7 @@ def read(folder: Path) -> State | None:
     except PermissionError as error:
         raise EmbeddedError(f"{path} belongs to another user: run the command as that user.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise EmbeddedError(
-            f"{path} cannot be read as the state of embedded services: delete the file."
-        ) from error
+        raise EmbeddedError(f"{path} cannot be read as the state of embedded services: delete the file.") from error
 
 
 def remove(folder: Path) -> None:
