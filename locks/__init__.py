@@ -14,6 +14,7 @@ from .exceptions import (
     LockUnavailable,
     StaleToken,
 )
+from .exclusive import exclusive
 from .handler import lock_backends
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "LockNotAcquired",
     "LockUnavailable",
     "StaleToken",
+    "exclusive",
     "lock_backends",
 ]

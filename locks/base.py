@@ -93,3 +93,7 @@ class LeaseInfo:
     grant_no: int | None
     expires_in: float | None
     acquired_at: datetime | None
+
+
+LeaseInfos = list[LeaseInfo]
+"""The answer of ``list()``. A name of its own, because a class with a method ``list`` cannot write ``list[...]``."""

@@ -22,13 +22,14 @@ import os
 import select
 import threading
 import weakref
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -55,13 +56,14 @@ class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     give_up_at: float | None = None
 
-    def wait(self, gen: Any, interval: float = _POLL, **kwargs: Any) -> Any:
+    def wait(self, gen: PQGen[RV], interval: float = _POLL, timeout: float | None = None) -> RV:
         if self.give_up_at is not None:
             gen = _until(self.give_up_at, gen)
-        return super().wait(gen, interval=min(interval, _POLL), **kwargs)
+        more = {} if timeout is None else {"timeout": timeout}  # which psycopg knows since 3.3
+        return super().wait(gen, interval=min(interval, _POLL), **more)
 
 
-def _until(give_up_at: float, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def _until(give_up_at: float, gen: PQGen[RV]) -> PQGen[RV]:
     """Drive psycopg's generator ``gen``; raise ``NoAnswer`` once the clock has passed ``give_up_at``."""
     try:
         wanted = next(gen)
@@ -71,7 +73,8 @@ def _until(give_up_at: float, gen: Generator[Any, Any, Any]) -> Generator[Any, A
                 raise NoAnswer("the database did not answer in time")
             wanted = gen.send(ready)
     except StopIteration as done:
-        return done.value
+        result: RV = done.value
+        return result
 
 
 class _Slot:
@@ -88,7 +91,7 @@ class _Slot:
             connection = self._live()
             connection.give_up_at = boottime() + timeout
             try:
-                cursor = connection.execute(sql, params)  # type: ignore[arg-type]
+                cursor = connection.execute(sql, params)
                 return cursor.fetchall() if cursor.description else []
             finally:
                 # Also after an exception of ours raised by a signal handler in the middle of the exchange: a
@@ -210,7 +213,8 @@ def execute(
     using: str = "default",
     timeout: float = ANSWER_TIMEOUT,
 ) -> Rows:
-    """Run one statement in its own transaction on this thread's connection and return its rows, ``[]`` if it has none.
+    """Run one statement in its own transaction on this thread's connection and return its rows, ``[]`` if it has
+    none.
 
     Parameters are named, ``%(name)s``. ``timeout`` bounds the wait for the answer, in seconds. Raises
     ``psycopg.Error``; whether the statement ran is then unknown unless the error is the server's own. A
@@ -258,5 +262,5 @@ def _execute_routed(sql: str, params: Mapping[str, Any] | None, using: str) -> R
     wrapper.ensure_connection()
     raw: psycopg.Connection[Any] = wrapper.connection
     with raw.transaction(), raw.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(sql, params)  # type: ignore[arg-type]
+        cursor.execute(sql, params)
         return cursor.fetchall() if cursor.description else []

@@ -1,9 +1,9 @@
-"""``lock_backends``: from an alias in ``settings.LOCKS`` to its backend, the way ``caches`` does it for ``CACHES``."""
+"""``lock_backends``: from an alias in ``settings.LOCKS`` to its backend, as ``caches`` does it for ``CACHES``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.local import Local
 from django.conf import settings as django_settings
@@ -20,9 +20,7 @@ def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend
     """The class that ``BACKEND`` names. Raises ``InvalidLockBackend`` if it names none."""
     path = params.get("BACKEND") if isinstance(params, Mapping) else None
     if not isinstance(path, str):
-        raise InvalidLockBackend(
-            f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class."
-        )
+        raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class.")
     try:
         found = import_string(path)
     except ImportError as error:
@@ -32,16 +30,21 @@ def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend
     return found
 
 
-class LockBackendHandler(BaseConnectionHandler):  # type: ignore[misc]
+if TYPE_CHECKING:  # generic in the stubs only
+    _Handler = BaseConnectionHandler[BaseLockBackend]
+else:
+    _Handler = BaseConnectionHandler
+
+
+class LockBackendHandler(_Handler):
     """``lock_backends["alias"]`` is the backend of that alias, one object per thread, made on first use."""
 
     settings_name = "LOCKS"
     exception_class = InvalidLockBackend
 
-    def configure_settings(self, settings: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        if settings is None:
-            settings = getattr(django_settings, self.settings_name, {})
-        return settings
+    def configure_settings(self, settings: dict[str, Any] | None) -> dict[str, Any]:
+        """As given, else ``settings.LOCKS``, else none at all."""
+        return dict(getattr(django_settings, self.settings_name, {})) if settings is None else settings
 
     def create_connection(self, alias: str) -> BaseLockBackend:
         params = self.settings[alias]
@@ -51,8 +54,7 @@ class LockBackendHandler(BaseConnectionHandler):  # type: ignore[misc]
         if alias not in self.settings:
             known = ", ".join(sorted(self.settings)) or "none"
             raise InvalidLockBackend(f"No lock backend {alias!r}. Add it to settings.LOCKS (there: {known}).")
-        backend: BaseLockBackend = super().__getitem__(alias)
-        return backend
+        return super().__getitem__(alias)
 
     def aliases(self) -> list[str]:
         """The aliases of ``settings.LOCKS``, in the order of the settings."""
@@ -63,7 +65,7 @@ class LockBackendHandler(BaseConnectionHandler):  # type: ignore[misc]
         self.close_all()
         self._connections = Local(self.thread_critical)
         self._settings = None
-        self.__dict__.pop("settings", None)
+        self.__dict__.pop("settings", None)  # a cached property
 
     def reset_on_change(self, *, setting: str, **kwargs: Any) -> None:
         """Receiver of ``setting_changed``, which is what makes ``override_settings(LOCKS=...)`` work."""

@@ -42,7 +42,7 @@ from django.core import checks
 from django.db import connections
 
 from .. import signals
-from ..base import MAX_TTL, Lease, LeaseInfo, new_lease_id, validate_name, validate_ttl
+from ..base import MAX_TTL, Lease, LeaseInfo, LeaseInfos, new_lease_id, validate_name, validate_ttl
 from ..clock import Clock, boottime
 from ..exceptions import InvalidLockBackend, LeaseLost, LockUnavailable
 from .params import DEFAULT_TTL, ParamsValidator
@@ -155,9 +155,7 @@ class BaseLockBackend:
         """Give ``lease`` back. ``False`` when it was not ours any more. See the contract above."""
         released = self._release(lease.name, lease.lease_id, lease.grant_no)
         if released:
-            signals.lease_released.send_robust(
-                type(self), alias=self.alias, name=lease.name, lease_id=lease.lease_id
-            )
+            signals.lease_released.send_robust(type(self), alias=self.alias, name=lease.name, lease_id=lease.lease_id)
         return released
 
     def withdraw(self, name: str, *, lease_id: UUID) -> None:
@@ -182,7 +180,7 @@ class BaseLockBackend:
         """Who holds ``name``, or ``None`` if nobody does. Raises ``LockUnavailable`` when the store cannot say."""
         raise NotImplementedError
 
-    def list(self, prefix: str = "") -> list[LeaseInfo]:
+    def list(self, prefix: str = "") -> LeaseInfos:
         """All held names that begin with ``prefix``, in order. For display."""
         raise NotImplementedError
 
@@ -195,9 +193,7 @@ class BaseLockBackend:
         released = self._release(name, lease_id, None)
         if released:
             logger.warning("Lock %r (%s): lease %s was force released.", name, self.alias, lease_id)
-            signals.lease_force_released.send_robust(
-                type(self), alias=self.alias, name=name, lease_id=lease_id
-            )
+            signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
         return released
 
     def prepare(self) -> float:
@@ -245,7 +241,7 @@ class BaseLockBackend:
         test anything.
         """
         for connection in connections.all(initialized_only=True):
-            if any(not block._from_testcase for block in connection.atomic_blocks):
+            if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
                 raise RuntimeError(
                     f"Lock {name!r} ({self.alias}) cannot be acquired inside transaction.atomic() on database"
                     f" {connection.alias!r}: open the transaction inside the lock, not around it. In a view under"

@@ -2,7 +2,7 @@
 
 The same rules serve ``manage.py check`` (all problems at once, with ids) and the constructor of a backend
 (raises). Ids: E001 BACKEND, E002 unknown key, E003 TTL, E004 KEY_PREFIX, E005 OPTIONS, E006 LOCATION, E007
-quorum nodes.
+quorum nodes, E008 QUARANTINE.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class ParamsValidator:
     def error(self, key: str, problem: str, remedy: str, number: int) -> None:
         where = f"LOCKS[{self.alias!r}]" + (f"[{key!r}]" if key else "")
         self.found.append(
-            checks.Error(
-                f"{where}: {problem}.", hint=f"{remedy}.", obj=self.alias, id=f"aegis.locks.E{number:03}"
-            )
+            checks.Error(f"{where}: {problem}.", hint=f"{remedy}.", obj=self.alias, id=f"aegis.locks.E{number:03}")
         )
 
     def check_keys(self) -> None:

@@ -1,0 +1,148 @@
+"""Redis clients, one per process and address, and what the Redis backends share."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError
+from redis.retry import Retry
+
+from ..base import LeaseInfo
+from .params import ParamsValidator
+from .scripts import Script
+
+DEFAULT_PREFIX = "aegis"
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+class _Clients:
+    """The clients of one process. A forked child starts with none and leaves its parent's sockets alone."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.known: dict[tuple[str, float], redis.Redis] = {}
+
+
+_clients = _Clients()
+_inherited: list[_Clients] = []
+
+
+def _after_fork() -> None:
+    global _clients
+    _inherited.append(_clients)
+    _clients = _Clients()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def client_for(url: str, timeout: float) -> redis.Redis:
+    """This process's client for ``url``: thread-safe, made on first use, with all its waits bounded by ``timeout``.
+
+    Retries are off. The library's default of several with a pause would let one acquire outlive its ttl,
+    and only the caller knows under which lease id an unknown outcome may be asked for again.
+    """
+    with _clients.lock:
+        client = _clients.known.get((url, timeout))
+        if client is None:
+            client = _clients.known[url, timeout] = redis.Redis.from_url(
+                url,
+                socket_timeout=timeout,
+                socket_connect_timeout=timeout,
+                retry=Retry(NoBackoff(), 0),
+                protocol=2,  # needs no greeting: one exchange less on a new connection
+            )
+        return client
+
+
+def disconnect(client: redis.Redis) -> None:
+    """Close the connections that no thread is using at the moment."""
+    client.connection_pool.disconnect(inuse_connections=False)
+
+
+def run(client: redis.Redis, script: Script, keys: Sequence[str], args: Sequence[str | int] = ()) -> Any:
+    """Run ``script``. Sent as a whole only to a server that has not seen it, and which therefore has not run it."""
+    try:
+        return client.evalsha(script.sha, len(keys), *keys, *args)
+    except NoScriptError:
+        return client.eval(script.source, len(keys), *keys, *args)
+
+
+def parse_value(value: bytes) -> tuple[UUID, str, datetime, str]:
+    """Split what a held key contains into lease id, number, time of the grant and holder."""
+    lease_id, number, microseconds, holder = value.decode().split(":", 3)
+    return UUID(lease_id), number, datetime.fromtimestamp(int(microseconds) / 1_000_000, UTC), holder
+
+
+def info_from(name: str, alias: str, value: bytes, left_ms: int, *, numbered: bool) -> LeaseInfo:
+    """What a held key shows."""
+    lease_id, number, acquired_at, holder = parse_value(value)
+    return LeaseInfo(
+        name=name,
+        alias=alias,
+        lease_id=lease_id,
+        holder=holder,
+        grant_no=int(number) if numbered else None,
+        expires_in=left_ms / 1000 if left_ms >= 0 else None,
+        acquired_at=acquired_at,
+    )
+
+
+def lock_key(prefix: str, name: str) -> str:
+    """The key of a name. The braces keep all keys of one name in one slot of a cluster."""
+    return f"{prefix}:{{{name}}}:lock"
+
+
+def counter_key(prefix: str, name: str) -> str:
+    """The key of the last grant number of a name."""
+    return f"{prefix}:{{{name}}}:fence"
+
+
+def name_from_key(key: bytes) -> str:
+    """The lock name in a lock key."""
+    return key.decode().split("{", 1)[1].rsplit("}", 1)[0]
+
+
+def url_problem(url: Any) -> str | None:
+    """What is wrong with a Redis URL. Never repeats it: it may hold a password."""
+    if not isinstance(url, str) or not url:
+        return "is no URL"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "is no valid URL (percent-encode a password with special characters)"
+    if parts.scheme not in _SCHEMES:
+        return f"must begin with one of {', '.join(scheme + '://' for scheme in _SCHEMES)}"
+    if parts.scheme == "unix":
+        return None if parts.path else "names no socket path"
+    if port == 0:
+        return "has port 0"
+    return None
+
+
+def server_of(url: str) -> str:
+    """Which server a URL names, without user, password or database number: for messages and for comparison."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return parts.path
+    return f"{(parts.hostname or 'localhost').lower()}:{parts.port or 6379}"
+
+
+class RedisParams(ParamsValidator):
+    """``LOCATION`` is the URL of one server."""
+
+    def check_backend(self) -> None:
+        location = self.params.get("LOCATION")
+        if not location:
+            self.error("LOCATION", "it is missing", "Give the URL of a Redis, such as redis://host:6379/0", 6)
+        elif problem := url_problem(location):
+            self.error("LOCATION", f"it {problem}", "Give the URL of a Redis, such as redis://host:6379/0", 6)

@@ -1,0 +1,169 @@
+"""The nodes of a quorum: asked all at once, and told again later what they may have missed."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from redis.exceptions import RedisError
+
+from ..clock import boottime
+from .clients import client_for, disconnect, run, server_of
+from .scripts import RELEASE, Script
+
+_THREADS = 32  # upper bound per process; they are started as they are needed
+_FIRST_RETRY = 0.5  # seconds until a node that was silent is told again; doubles up to ...
+_LAST_RETRY = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one node said: ``value``, or the reason why it said nothing."""
+
+    node: Node
+    value: Any = None
+    silence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One independent server of a quorum."""
+
+    url: str
+    timeout: float
+
+    @property
+    def client(self) -> redis.Redis:
+        return client_for(self.url, self.timeout)
+
+    def __repr__(self) -> str:
+        return f"<Node {server_of(self.url)}>"  # the URL may hold a password
+
+    def ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Answer:
+        try:
+            return Answer(self, run(self.client, script, keys, args))
+        except RedisError as error:
+            return Answer(self, silence=f"{server_of(self.url)}: {type(error).__name__}")
+
+    def keys(self, pattern: str) -> Answer:
+        """The keys that match ``pattern``, as a list."""
+        try:
+            return Answer(self, list(self.client.scan_iter(pattern)))
+        except RedisError as error:
+            return Answer(self, silence=f"{server_of(self.url)}: {type(error).__name__}")
+
+    def disconnect(self) -> None:
+        disconnect(self.client)
+
+
+def ask_all(nodes: Sequence[Node], script: Script, keys: Sequence[str], args: Sequence[Any]) -> list[Answer]:
+    """Ask every node at the same time; a node that does not answer within its time-out counts as silent.
+
+    In parallel, because each silent node would otherwise take its time-out out of the lease's validity. All
+    answers are waited for, also when a majority is known: an early return would leave votes on their way
+    that arrive after the release and then stay until their ttl.
+    """
+    pool = _process.pool()
+    futures = {pool.submit(node.ask, script, keys, args): node for node in nodes}
+    done, late = wait(futures, timeout=_patience(nodes))
+    answers = [future.result() for future in done]
+    return answers + [Answer(futures[f], silence=f"{server_of(futures[f].url)}: too late") for f in late]
+
+
+def _patience(nodes: Sequence[Node]) -> float:
+    """Seconds for all: one time-out to connect, one to be answered, and something for a busy machine."""
+    return 2 * max(node.timeout for node in nodes) + 0.05
+
+
+def owe_release(node: Node, key: str, starts_with: str, ttl: float) -> None:
+    """Release now, and again later until it worked, what ``node`` may have granted without our hearing of it.
+
+    Now, because the vote may have arrived and only its answer been lost. Later, because it may still be on
+    its way and arrive after this release; until ``ttl`` seconds are over, when it has ended by itself.
+    Nobody waits for either, and the comparison makes both harmless at any time.
+    """
+    _process.pool().submit(node.ask, RELEASE, [key], [starts_with])
+    _process.debts().add(_Debt(node, key, starts_with, boottime() + ttl))
+
+
+@dataclass(frozen=True, slots=True)
+class _Debt:
+    node: Node
+    key: str
+    starts_with: str
+    until: float
+    retry_in: float = _FIRST_RETRY
+
+    def pay(self) -> bool:
+        return self.node.ask(RELEASE, [self.key], [self.starts_with]).silence is None
+
+
+class _Debts:
+    """A daemon thread that pays owed releases, each when it is due. It sleeps while nothing is owed."""
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self.heap: list[tuple[float, int, _Debt]] = []
+        self.count = itertools.count()
+        threading.Thread(target=self._run, name="aegis-quorum-releases", daemon=True).start()
+
+    def add(self, debt: _Debt) -> None:
+        with self.condition:
+            heapq.heappush(self.heap, (boottime() + debt.retry_in, next(self.count), debt))
+            self.condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            debt = self._next_due()
+            if not debt.pay() and boottime() < debt.until:
+                slower = min(_LAST_RETRY, debt.retry_in * 2)
+                self.add(_Debt(debt.node, debt.key, debt.starts_with, debt.until, slower))
+
+    def _next_due(self) -> _Debt:
+        with self.condition:
+            while True:
+                left = self.heap[0][0] - boottime() if self.heap else None
+                if left is not None and left <= 0:
+                    return heapq.heappop(self.heap)[2]
+                self.condition.wait(left)
+
+
+class _Process:
+    """The threads of one process; a forked child makes its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._debts: _Debts | None = None
+
+    def pool(self) -> ThreadPoolExecutor:
+        with self.lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="aegis-quorum")
+            return self._pool
+
+    def debts(self) -> _Debts:
+        with self.lock:
+            if self._debts is None:
+                self._debts = _Debts()
+            return self._debts
+
+
+_process = _Process()
+_inherited: list[_Process] = []
+
+
+def _after_fork() -> None:
+    global _process
+    _inherited.append(_process)
+    _process = _Process()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,130 @@
+"""What the two backends that keep their state in a row of a PostgreSQL table have in common.
+
+Each verb is one statement on this package's own autocommit connection, and each decides by
+``clock_timestamp()``. ``now()`` is the start of the transaction and does not move while a statement waits
+for a row lock, so an expiry counted from it would be earlier than its holder believes. ``nextval()`` stands
+in the SET list, where it is evaluated under the row lock: computed before the wait, a slow session would
+store 1 after another had stored 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import psycopg
+from django.conf import settings
+from django.db.utils import DEFAULT_DB_ALIAS
+
+from .. import connection
+from ..base import LeaseInfo, LeaseInfos, validate_name
+from ..exceptions import LockUnavailable
+from .base import BaseLockBackend, Grant
+from .params import ParamsValidator, positive_seconds
+
+
+class RowParams(ParamsValidator):
+    """``LOCATION`` is a Django database alias, ``default`` if it is not given."""
+
+    def check_backend(self) -> None:
+        using = self.params.get("LOCATION") or DEFAULT_DB_ALIAS
+        if using not in settings.DATABASES:
+            known = ", ".join(sorted(settings.DATABASES))
+            remedy = f"Name one of settings.DATABASES: {known}"
+            self.error("LOCATION", f"there is no database {using!r}", remedy, 6)
+
+
+class LeaseRowParams(RowParams):
+    options = {"LOCK_DELAY": positive_seconds}
+
+
+class RowBackend(BaseLockBackend):
+    """Subclasses give the statements; see the module's docstring for the rules these keep.
+
+    ``acquire_sql`` returns one row (granted, number); none at all means that the name has no row yet. That
+    is never "busy": the row is seeded and the statement sent again.
+    """
+
+    grant_numbers: ClassVar[bool] = True
+    survives_store_restart: ClassVar[bool] = True
+    params_validator: ClassVar[type[ParamsValidator]] = RowParams
+
+    acquire_sql: ClassVar[str]
+    seed_sql: ClassVar[str]
+    release_sql: ClassVar[str]
+    inspect_sql: ClassVar[str]
+    list_sql: ClassVar[str]
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.using: str = params.get("LOCATION") or DEFAULT_DB_ALIAS
+
+    def inspect(self, name: str) -> LeaseInfo | None:
+        rows = self._execute("inspect", validate_name(name), self.inspect_sql, {"name": self._stored(name)})
+        return self._info(rows[0]) if rows else None
+
+    def list(self, prefix: str = "") -> LeaseInfos:
+        rows = self._execute("list", prefix, self.list_sql, {"prefix": self._stored(prefix)})
+        return [self._info(row) for row in rows]
+
+    def close(self) -> None:
+        connection.close_all()
+
+    @property
+    def renews_in_background(self) -> bool:
+        return self.renewable and not connection.is_routed()
+
+    def _acquire(self, name: str, ttl: float, lease_id: Any, holder: str) -> Grant | None:
+        params = {"name": self._stored(name), "ttl": ttl, "lease_id": lease_id, "holder": holder}
+        params |= self._extra()
+        rows = self._execute("acquire", name, self.acquire_sql, params)
+        if not rows:
+            self._execute("seed", name, self.seed_sql, {"name": params["name"]})
+            rows = self._execute("acquire", name, self.acquire_sql, params)
+        if not rows:
+            raise LockUnavailable(
+                f"Lock {name!r} ({self.alias}): its row vanished while it was being acquired.",
+                name=name,
+                alias=self.alias,
+            )
+        granted, number = rows[0][:2]
+        return Grant(number) if granted else None
+
+    def _release(self, name: str, lease_id: Any, grant_no: int | None) -> bool:
+        params = {"name": self._stored(name), "lease_id": lease_id, "number": grant_no}
+        return bool(self._execute("release", name, self.release_sql, params))
+
+    def _extra(self) -> dict[str, Any]:
+        return {}
+
+    def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
+        name, lease_id, holder, number, expires_in, acquired_at = row
+        return LeaseInfo(
+            name=self._told(name),
+            alias=self.alias,
+            lease_id=lease_id,
+            holder=holder,
+            grant_no=number,
+            expires_in=float(expires_in),
+            acquired_at=acquired_at,
+        )
+
+    def _execute(
+        self, action: str, name: str, sql: str, params: Mapping[str, Any], timeout: float | None = None
+    ) -> connection.Rows:
+        try:
+            return connection.execute(sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT)
+        except psycopg.Error as error:
+            raise LockUnavailable(
+                f"Lock {name!r} ({self.alias}): database {self.using!r} could not {action}: {_reason(error)}.",
+                name=name,
+                alias=self.alias,
+            ) from error
+
+
+def _reason(error: psycopg.Error) -> str:
+    """One line about ``error``, with the remedy where there is a known one."""
+    if isinstance(error, psycopg.errors.UndefinedTable):
+        return "its tables are missing, run manage.py migrate"
+    first_line = (str(error).splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}: {first_line}"
