@@ -88,7 +88,7 @@ def _decide(schedule: Schedule, now: datetime) -> Decision | None:
         return decide(
             schedule.recurrence(),
             after=_boundary(schedule),
-            now=min(now, schedule.end_at) if schedule.end_at else now,
+            now=now,
             policy=schedule.misfire,
             grace=schedule.misfire_grace,
             catch_up_window=schedule.catch_up_window,
@@ -96,19 +96,19 @@ def _decide(schedule: Schedule, now: datetime) -> Decision | None:
         )
     except (ValueError, TypeError, ArithmeticError, InvalidLockBackend) as problem:
         logger.exception("schedule %s cannot be read and is left out", schedule.name)
-        Schedule.objects.filter(pk=schedule.pk).update(broken_reason=f"{type(problem).__name__}: {problem}"[:500])
+        Schedule.objects.filter(pk=schedule.pk).update(
+            broken_reason=f"{type(problem).__name__}: {problem}"[:500]
+        )
         return None
 
 
 def _boundary(schedule: Schedule) -> datetime:
-    """Fire times after this are this pass's business: nothing before an edit, a pause or the window is filled in."""
+    """Fire times after this are this pass's business: nothing before an edit or a pause is filled in."""
     bounds = [schedule.activated_at]
     if schedule.next_fire_at:
         bounds.append(schedule.next_fire_at - MOMENT)
     if schedule.paused_until:
         bounds.append(schedule.paused_until)
-    if schedule.start_at:
-        bounds.append(schedule.start_at - MOMENT)
     return max(bounds)
 
 
@@ -123,7 +123,9 @@ def _ticks(schedule: Schedule, decision: Decision, alias: str, now: datetime) ->
         tick = _stamped(schedule, alias, stretch.first)
         tick.deadline = tick.dispatch_at = tick.closed_at = now
         tick.state, tick.outcome = TickState.MISFIRED, TickOutcome.MISFIRED
-        tick.reason = f"no beat stored it within its grace; misfire policy: {schedule.get_misfire_display().lower()}"
+        tick.reason = (
+            f"no beat stored it within its grace; misfire policy: {schedule.get_misfire_display().lower()}"
+        )
         tick.through, tick.missed_count = stretch.through, stretch.count
         ticks.append(tick)
     return ticks
@@ -169,5 +171,4 @@ def _store(ticks: list[Tick]) -> tuple[Tick, ...]:
 
 def _advance(schedule: Schedule, next_fire_at: datetime | None) -> None:
     """Only beat's own columns are written: an edit made meanwhile is never overwritten."""
-    over = next_fire_at is None or (schedule.end_at is not None and next_fire_at > schedule.end_at)
-    Schedule.objects.filter(pk=schedule.pk).update(next_fire_at=None if over else next_fire_at, exhausted=over)
+    Schedule.objects.filter(pk=schedule.pk).update(next_fire_at=next_fire_at, exhausted=next_fire_at is None)

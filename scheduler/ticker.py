@@ -34,10 +34,14 @@ class Ticker:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
         self._step(self._close_switched_off)
         self._step(self._mint_and_publish)
+        self.tend()
+        return self._step(self._until_next) or conf("PASS_INTERVAL")
+
+    def tend(self) -> None:
+        """All of a pass but the making of new ticks: what is open goes on and comes to its end."""
         self._step(self._redispatch)
         self._step(self._settle)
         self._step(self.reaper.reap)
-        return self._step(self._until_next) or conf("PASS_INTERVAL")
 
     def _step(self, step: Callable[[], float | int | None]) -> float | int | None:
         try:

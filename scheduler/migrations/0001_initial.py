@@ -23,7 +23,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Instance",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("kind", models.CharField(choices=[("worker", "Worker"), ("beat", "Beat")], max_length=10)),
                 ("name", models.CharField(help_text="Celery's node name, or beat@host.", max_length=255)),
                 ("host", models.CharField(max_length=255)),
@@ -36,7 +41,9 @@ class Migration(migrations.Migration):
                 "db_table": "aegis_scheduler_instance",
                 "ordering": ["kind", "name", "-started_at"],
                 "constraints": [
-                    models.UniqueConstraint(fields=("kind", "name", "pid", "started_at"), name="aegis_instance_once")
+                    models.UniqueConstraint(
+                        fields=("kind", "name", "pid", "started_at"), name="aegis_instance_once"
+                    )
                 ],
             },
         ),
@@ -83,7 +90,8 @@ class Migration(migrations.Migration):
                         name="aegis_lockname_alias_wanted_set",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("name__regex", "^[a-z0-9._:-]{1,200}$")), name="aegis_lockname_spelling"
+                        condition=models.Q(("name__regex", "^[a-z0-9._:-]{1,200}$")),
+                        name="aegis_lockname_spelling",
                     ),
                 ],
             },
@@ -91,24 +99,41 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Schedule",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("name", models.CharField(max_length=200, unique=True)),
                 ("notes", models.TextField(blank=True)),
                 (
                     "task",
-                    models.CharField(help_text="One of the tasks declared with @exclusive_task.", max_length=255),
+                    models.CharField(
+                        help_text="One of the tasks declared with @exclusive_task.", max_length=255
+                    ),
                 ),
-                ("args", models.JSONField(blank=True, default=list, help_text='A JSON list, for example ["north"].')),
+                (
+                    "args",
+                    models.JSONField(
+                        blank=True, default=list, help_text='A JSON list, for example ["north"].'
+                    ),
+                ),
                 (
                     "kwargs",
                     models.JSONField(
                         blank=True, default=dict, help_text='A JSON object, for example {"region": "north"}.'
                     ),
                 ),
-                ("queue", models.CharField(blank=True, help_text="Empty: the queue of the task.", max_length=255)),
+                (
+                    "queue",
+                    models.CharField(blank=True, help_text="Empty: the queue of the task.", max_length=255),
+                ),
                 (
                     "priority",
-                    models.PositiveSmallIntegerField(blank=True, help_text="0 to 9; empty: the broker's.", null=True),
+                    models.PositiveSmallIntegerField(
+                        blank=True, help_text="0 to 9; empty: the broker's.", null=True
+                    ),
                 ),
                 (
                     "cron_expression",
@@ -121,7 +146,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "time_zone",
-                    models.CharField(default="UTC", help_text="The zone in which cron is read.", max_length=100),
+                    models.CharField(
+                        default="UTC", help_text="The zone in which cron is read.", max_length=100
+                    ),
                 ),
                 (
                     "every_seconds",
@@ -140,7 +167,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("once_at", models.DateTimeField(blank=True, null=True, verbose_name="once at")),
-                ("start_at", models.DateTimeField(blank=True, help_text="No fire time before this.", null=True)),
+                (
+                    "start_at",
+                    models.DateTimeField(blank=True, help_text="No fire time before this.", null=True),
+                ),
                 ("end_at", models.DateTimeField(blank=True, help_text="No fire time after this.", null=True)),
                 (
                     "ttl",
@@ -214,7 +244,9 @@ class Migration(migrations.Migration):
                 ("next_fire_at", models.DateTimeField(editable=False, null=True)),
                 (
                     "exhausted",
-                    models.BooleanField(default=False, editable=False, help_text="No further fire time exists."),
+                    models.BooleanField(
+                        default=False, editable=False, help_text="No further fire time exists."
+                    ),
                 ),
                 ("broken_reason", models.CharField(blank=True, editable=False, max_length=500)),
                 (
@@ -234,7 +266,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="ScheduleChange",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("schedule_name", models.CharField(max_length=200)),
                 ("changed_at", models.DateTimeField(auto_now_add=True)),
                 ("before", models.JSONField(default=dict, help_text="The changed fields as they were.")),
@@ -268,7 +305,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Tick",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("schedule_name", models.CharField(blank=True, max_length=200)),
                 ("revision", models.PositiveIntegerField(default=0)),
                 ("fire_time", models.DateTimeField(help_text="The instant that the recurrence names, UTC.")),
@@ -302,7 +344,9 @@ class Migration(migrations.Migration):
                 ("once_per_tick", models.BooleanField(default=True)),
                 (
                     "grace",
-                    models.FloatField(help_text="Seconds after which a fire time that nobody began is missed."),
+                    models.FloatField(
+                        help_text="Seconds after which a fire time that nobody began is missed."
+                    ),
                 ),
                 ("max_attempts", models.PositiveIntegerField(default=1)),
                 (
@@ -344,14 +388,19 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "copies",
-                    models.PositiveIntegerField(default=0, help_text="Publications of this attempt after the first."),
+                    models.PositiveIntegerField(
+                        default=0, help_text="Publications of this attempt after the first."
+                    ),
                 ),
                 ("planned_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("dispatch_at", models.DateTimeField(help_text="When any beat may publish it again.")),
                 ("dispatched_at", models.DateTimeField(null=True)),
                 ("deadline", models.DateTimeField(help_text="Nobody began by then: missed.")),
                 ("closed_at", models.DateTimeField(null=True)),
-                ("through", models.DateTimeField(help_text="Last fire time of a skipped stretch.", null=True)),
+                (
+                    "through",
+                    models.DateTimeField(help_text="Last fire time of a skipped stretch.", null=True),
+                ),
                 ("missed_count", models.PositiveIntegerField(default=0)),
                 (
                     "schedule",
@@ -371,7 +420,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Execution",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("attempt", models.PositiveIntegerField(default=1)),
                 ("guarded", models.BooleanField(help_text="Whether the tick guard was on.")),
                 ("lock_name", models.CharField(max_length=200)),
@@ -396,7 +450,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "reason",
-                    models.CharField(blank=True, help_text="Why it was refused, lost or abandoned.", max_length=500),
+                    models.CharField(
+                        blank=True, help_text="Why it was refused, lost or abandoned.", max_length=500
+                    ),
                 ),
                 ("error", models.TextField(blank=True, help_text="What the body raised.")),
                 (
@@ -409,14 +465,23 @@ class Migration(migrations.Migration):
                 ("worker", models.CharField(blank=True, max_length=255)),
                 ("pid", models.PositiveIntegerField(null=True)),
                 ("task_id", models.CharField(blank=True, max_length=255)),
-                ("acquire_ms", models.FloatField(help_text="How long acquiring took, milliseconds.", null=True)),
+                (
+                    "acquire_ms",
+                    models.FloatField(help_text="How long acquiring took, milliseconds.", null=True),
+                ),
                 ("recorded_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("started_at", models.DateTimeField(null=True)),
                 ("heartbeat_at", models.DateTimeField(null=True)),
                 ("ended_at", models.DateTimeField(null=True)),
                 ("ran", models.FloatField(help_text="Seconds inside the body.", null=True)),
-                ("began", models.BooleanField(default=False, help_text="Whether the body may have been entered.")),
-                ("returned_at", models.DateTimeField(help_text="Heard of after it was abandoned.", null=True)),
+                (
+                    "began",
+                    models.BooleanField(default=False, help_text="Whether the body may have been entered."),
+                ),
+                (
+                    "returned_at",
+                    models.DateTimeField(help_text="Heard of after it was abandoned.", null=True),
+                ),
                 ("returned_as", models.CharField(blank=True, max_length=12)),
                 (
                     "holder",
@@ -451,8 +516,12 @@ class Migration(migrations.Migration):
                         ("every_seconds__isnull", True),
                         ("once_at__isnull", True),
                     ),
-                    models.Q(("cron_expression", ""), ("every_seconds__isnull", False), ("once_at__isnull", True)),
-                    models.Q(("cron_expression", ""), ("every_seconds__isnull", True), ("once_at__isnull", False)),
+                    models.Q(
+                        ("cron_expression", ""), ("every_seconds__isnull", False), ("once_at__isnull", True)
+                    ),
+                    models.Q(
+                        ("cron_expression", ""), ("every_seconds__isnull", True), ("once_at__isnull", False)
+                    ),
                     _connector="OR",
                 ),
                 name="aegis_schedule_one_recurrence",
@@ -461,7 +530,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="schedule",
             constraint=models.CheckConstraint(
-                condition=models.Q(("every_seconds__isnull", True), ("every_seconds__gte", 1), _connector="OR"),
+                condition=models.Q(
+                    ("every_seconds__isnull", True), ("every_seconds__gte", 1), _connector="OR"
+                ),
                 name="aegis_schedule_every_from_one",
             ),
         ),
@@ -607,7 +678,9 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name="tick",
-            constraint=models.CheckConstraint(condition=models.Q(("ttl__gt", 0)), name="aegis_tick_ttl_positive"),
+            constraint=models.CheckConstraint(
+                condition=models.Q(("ttl__gt", 0)), name="aegis_tick_ttl_positive"
+            ),
         ),
         migrations.AddConstraint(
             model_name="tick",
@@ -717,7 +790,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="execution",
             constraint=models.CheckConstraint(
-                condition=models.Q(models.Q(("state", "running"), _negated=True), ("began", True), _connector="OR"),
+                condition=models.Q(
+                    models.Q(("state", "running"), _negated=True), ("began", True), _connector="OR"
+                ),
                 name="aegis_execution_running_began",
             ),
         ),

@@ -5,7 +5,24 @@ from __future__ import annotations
 from django.db import migrations
 
 # Edits of what decides fire times: the row is due at once, to be computed, and nothing before the edit counts.
+#
+# A fire time that had passed when the edit came, and that no beat had stored yet, does not vanish: it becomes a
+# misfired tick. Timeline: due at 02:00:00.000; somebody saves the row at 02:00:00.050; the beat comes at .100.
 FOLLOW_EDITS = """
+CREATE FUNCTION aegis_scheduler_note_unstored(s aegis_scheduler_schedule) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO aegis_scheduler_tick (
+        schedule_id, schedule_name, revision, fire_time, task, args, kwargs, queue, priority, delivery, lock_name,
+        lock_alias, ttl, once_per_tick, grace, max_attempts, state, outcome, reason, attempt, retries, copies,
+        dispatch_at, deadline, closed_at, through, missed_count)
+    SELECT s.id, s.name, s.revision, s.next_fire_at, s.task, s.args, s.kwargs, s.queue, s.priority, s.delivery,
+           n.name, coalesce(nullif(n.alias_in_force, ''), n.alias_wanted), coalesce(s.ttl, 1), s.once_per_tick,
+           s.misfire_grace, s.max_attempts, 'misfired', 'misfired', 'the schedule was edited before a beat stored it',
+           1, 0, 0, clock_timestamp(), clock_timestamp(), clock_timestamp(), clock_timestamp(), 1
+    FROM aegis_scheduler_lockname n
+    WHERE n.name = s.lock_id AND s.enabled AND NOT s.exhausted AND s.paused_at IS NULL AND s.broken_reason = ''
+      AND s.next_fire_at <= clock_timestamp()
+    ON CONFLICT DO NOTHING
+$$;
 CREATE FUNCTION aegis_scheduler_follow_edit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -17,6 +34,7 @@ BEGIN
         IS DISTINCT FROM
           (OLD.cron_expression, OLD.time_zone, OLD.every_seconds, OLD.anchor, OLD.once_at, OLD.start_at,
            OLD.end_at, OLD.enabled, OLD.paused_at, OLD.paused_until) THEN
+        PERFORM aegis_scheduler_note_unstored(OLD);
         NEW.revision := OLD.revision + 1;
         NEW.activated_at := clock_timestamp();
         NEW.next_fire_at := NULL;
@@ -34,6 +52,7 @@ CREATE TRIGGER aegis_scheduler_follow_edit BEFORE INSERT OR UPDATE ON aegis_sche
 UNFOLLOW_EDITS = """
 DROP TRIGGER aegis_scheduler_follow_edit ON aegis_scheduler_schedule;
 DROP FUNCTION aegis_scheduler_follow_edit();
+DROP FUNCTION aegis_scheduler_note_unstored(aegis_scheduler_schedule);
 """
 
 # A lock name without a fence row could start nothing, so both are made together, however the name is stored.

@@ -27,9 +27,15 @@ class Execution(models.Model):
     reason = models.CharField(max_length=500, blank=True, help_text="Why it was refused, lost or abandoned.")
     error = models.TextField(blank=True, help_text="What the body raised.")
     holder = models.ForeignKey(
-        "self", on_delete=models.SET_NULL, null=True, related_name="+", help_text="The execution that was inside."
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        related_name="+",
+        help_text="The execution that was inside.",
     )
-    lease_id = models.UUIDField(null=True, help_text="The acquisition; unique, so that a lost reply is recognised.")
+    lease_id = models.UUIDField(
+        null=True, help_text="The acquisition; unique, so that a lost reply is recognised."
+    )
     token = models.BigIntegerField(null=True, help_text="Fencing token, raised by start.")
     worker = models.CharField(max_length=255, blank=True)
     pid = models.PositiveIntegerField(null=True)
@@ -54,7 +60,9 @@ class Execution(models.Model):
                 condition=Q(guarded=True, began=True),
                 name="aegis_execution_body_once_per_attempt",
             ),
-            models.CheckConstraint(condition=Q(state__in=ExecutionState.values), name="aegis_execution_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=ExecutionState.values), name="aegis_execution_state_known"
+            ),
             models.CheckConstraint(
                 condition=(
                     Q(state__in=REFUSED, began=False, started_at__isnull=True, token__isnull=True)
@@ -72,12 +80,15 @@ class Execution(models.Model):
                 name="aegis_execution_only_abandoned_returns",
             ),
             models.CheckConstraint(
-                condition=~Q(state=ExecutionState.RUNNING) | Q(began=True), name="aegis_execution_running_began"
+                condition=~Q(state=ExecutionState.RUNNING) | Q(began=True),
+                name="aegis_execution_running_began",
             ),
         ]
         indexes = [
             models.Index(
-                fields=["lock_name"], condition=Q(state=ExecutionState.RUNNING), name="aegis_execution_running"
+                fields=["lock_name"],
+                condition=Q(state=ExecutionState.RUNNING),
+                name="aegis_execution_running",
             ),
             models.Index(fields=["recorded_at"], name="aegis_execution_recorded"),
         ]

@@ -52,9 +52,13 @@ class Schedule(models.Model):
     notes = models.TextField(blank=True)
     task = models.CharField(max_length=255, help_text="One of the tasks declared with @exclusive_task.")
     args = models.JSONField(default=list, blank=True, help_text='A JSON list, for example ["north"].')
-    kwargs = models.JSONField(default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.')
+    kwargs = models.JSONField(
+        default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.'
+    )
     queue = models.CharField(max_length=255, blank=True, help_text="Empty: the queue of the task.")
-    priority = models.PositiveSmallIntegerField(null=True, blank=True, help_text="0 to 9; empty: the broker's.")
+    priority = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="0 to 9; empty: the broker's."
+    )
 
     cron_expression = models.CharField(
         "cron", max_length=200, blank=True, help_text="crontab(5): minute hour day month weekday."
@@ -116,15 +120,23 @@ class Schedule(models.Model):
                 condition=Q(start_at__isnull=True) | Q(end_at__isnull=True) | Q(end_at__gt=F("start_at")),
                 name="aegis_schedule_window_ordered",
             ),
-            models.CheckConstraint(condition=Q(ttl__isnull=True) | Q(ttl__gt=0), name="aegis_schedule_ttl_positive"),
+            models.CheckConstraint(
+                condition=Q(ttl__isnull=True) | Q(ttl__gt=0), name="aegis_schedule_ttl_positive"
+            ),
             models.CheckConstraint(condition=Q(misfire_grace__gt=0), name="aegis_schedule_grace_positive"),
-            models.CheckConstraint(condition=Q(catch_up_window__gte=0), name="aegis_schedule_window_not_negative"),
+            models.CheckConstraint(
+                condition=Q(catch_up_window__gte=0), name="aegis_schedule_window_not_negative"
+            ),
             models.CheckConstraint(condition=Q(max_attempts__gte=1), name="aegis_schedule_attempts_from_one"),
             models.CheckConstraint(
                 condition=Q(priority__isnull=True) | Q(priority__lte=9), name="aegis_schedule_priority_range"
             ),
-            models.CheckConstraint(condition=Q(misfire__in=Misfire.values), name="aegis_schedule_misfire_known"),
-            models.CheckConstraint(condition=Q(delivery__in=Delivery.values), name="aegis_schedule_delivery_known"),
+            models.CheckConstraint(
+                condition=Q(misfire__in=Misfire.values), name="aegis_schedule_misfire_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(delivery__in=Delivery.values), name="aegis_schedule_delivery_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -132,11 +144,12 @@ class Schedule(models.Model):
 
     def recurrence(self) -> recurrences.Recurrence:
         """The recurrence that this row names. Raises ``InvalidRecurrence`` with the field at fault."""
+        window = {"start_at": self.start_at, "end_at": self.end_at}
         if self.cron_expression:
-            return recurrences.cron(self.cron_expression, self.time_zone)
+            return recurrences.cron(self.cron_expression, self.time_zone, **window)
         if self.every_seconds is not None:
-            return recurrences.every(self.every_seconds, self.anchor)
-        return recurrences.once(self.once_at)
+            return recurrences.every(self.every_seconds, self.anchor, zone=self.time_zone, **window)
+        return recurrences.once(self.once_at, zone=self.time_zone, **window)
 
     def state_word(self, at: datetime) -> str:
         """Active, Paused, Disabled, Broken or Finished, as the pages say it."""

@@ -32,7 +32,9 @@ class Tick(models.Model):
     revision = models.PositiveIntegerField(default=0)
     fire_time = models.DateTimeField(help_text="The instant that the recurrence names, UTC.")
     manual_key = models.CharField(
-        max_length=200, null=True, help_text="Set for a run that somebody asked for; makes the request idempotent."
+        max_length=200,
+        null=True,
+        help_text="Set for a run that somebody asked for; makes the request idempotent.",
     )
     task = models.CharField(max_length=255)
     args = models.JSONField(default=list)
@@ -94,7 +96,8 @@ class Tick(models.Model):
                 name="aegis_tick_through_after_fire_time",
             ),
             models.CheckConstraint(
-                condition=Q(missed_count=0) | Q(state=TickState.MISFIRED), name="aegis_tick_missed_is_misfired"
+                condition=Q(missed_count=0) | Q(state=TickState.MISFIRED),
+                name="aegis_tick_missed_is_misfired",
             ),
         ]
         indexes = [

@@ -1,0 +1,1 @@
+"""Verbs that the demo adds to ``manage.py aegis``."""

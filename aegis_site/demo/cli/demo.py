@@ -1,0 +1,188 @@
+"""``aegis demo``: real workers and beats collide without a lock, and stop colliding with each strategy."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+from rich.live import Live
+
+from aegis_site.demo.catalog import seed
+from aegis_site.demo.cli.seed import make_admin
+from aegis_site.demo.fleet import Fleet, FleetError, free_port
+from aegis_site.demo.results import Result, as_json, results
+from aegis_site.demo.table import table
+from locks import lock_backends
+from scheduler.models import Execution, Tick
+from scheduler.states import OPEN_TICKS, ExecutionState
+from scheduler.ticker import Ticker
+
+HELP = "Watch ticks collide on real processes, and stop colliding with each lock strategy."
+
+READY_WITHIN = 120.0  # seconds for workers and pages to answer
+DRAIN_WITHIN = 40.0  # seconds for open ticks to be settled after the beats have stopped minting
+PLAIN_EVERY = 10.0  # seconds between two lines where stderr is no terminal
+UNAVAILABLE = 69
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--workers", type=_positive, default=4, help="worker processes (default 4)")
+    parser.add_argument("--beats", type=_positive, default=2, help="beat processes (default 2)")
+    parser.add_argument("--seconds", type=_positive, help="how long ticks are made (default: until Ctrl-C)")
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="table", help="of the result on stdout"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="of the pages (default 8000; 0: any free one)")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"{number} is not a whole number from 1")
+    return number
+
+
+def run(
+    command: BaseCommand, *, workers: int, beats: int, seconds: int | None, port: int, **options: object
+) -> int | None:
+    """Start everything, show it, stop it, print the result. Raises ``CommandError`` with what to do."""
+    console = Console(stderr=True)
+    try:
+        fleet = Fleet(workers=workers, beats=beats, port=free_port(port), logs=_logs())
+        took = _show(fleet, console, seconds)
+    except FleetError as trouble:
+        raise CommandError(str(trouble), returncode=UNAVAILABLE) from trouble
+    rows = results()
+    if options["format"] == "json":
+        sys.stdout.write(
+            json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n"
+        )
+    else:
+        Console(width=None if sys.stdout.isatty() else 200).print(table(rows, f"Result after {took:.0f} s"))
+        _summary(Console(), rows)
+    return None
+
+
+def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
+    try:
+        _prepare(console)
+        _start(fleet, console)
+        fleet.start_beats()
+        began = time.monotonic()
+        with _ending_on_ctrl_c(console):
+            _watch(fleet, console, None if seconds is None else began + seconds)
+        took = time.monotonic() - began
+        _drain(fleet, console)
+        return took
+    finally:
+        fleet.stop()
+
+
+def _prepare(console: Console) -> None:
+    """Tables, schedules, an administrator; redlock's nodes begin their quarantine while the rest starts."""
+    call_command("migrate", verbosity=0, interactive=False)
+    if "redlock" in lock_backends.aliases():
+        lock_backends["redlock"].prepare()
+    schedules = seed(set(lock_backends.aliases()))
+    console.print(
+        f"{len(schedules)} schedules, strategies: {', '.join(sorted({s.lock.alias_wanted for s in schedules}))}"
+    )
+
+
+def _start(fleet: Fleet, console: Console) -> None:
+    fleet.start_web_and_workers()
+    password = make_admin(password=None)
+    give_up = time.monotonic() + READY_WITHIN
+    while not fleet.ready():
+        if time.monotonic() > give_up:
+            raise FleetError(
+                f"Not all processes were ready within {READY_WITHIN:.0f} s; their logs are in {fleet.logs}."
+            )
+        time.sleep(0.1)
+    console.print(
+        f"Pages: {fleet.url}  user [bold]admin[/]" + (f"  password [bold]{password}[/]" if password else "")
+    )
+    console.print(f"Logs: {fleet.logs}")
+
+
+def _watch(fleet: Fleet, console: Console, until: float | None) -> None:
+    """Show the figures as they grow: a live table in a terminal, a line now and then elsewhere."""
+    with _display(console) as show:
+        while until is None or time.monotonic() < until:
+            fleet.check()
+            show()
+            left = 1.0 if until is None else min(1.0, until - time.monotonic())
+            time.sleep(max(0.0, left))
+
+
+@contextmanager
+def _display(console: Console) -> Iterator[Callable[[], None]]:
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda: live.update(table(results(), "Live; Ctrl-C ends the demo"), refresh=True)
+        return
+    last = time.monotonic()
+
+    def line() -> None:
+        nonlocal last
+        if time.monotonic() - last >= PLAIN_EVERY:
+            last = time.monotonic()
+            states = Execution.objects.values_list("state", flat=True)
+            ran = sum(1 for state in states if state == ExecutionState.EXECUTED)
+            console.print(f"{Tick.objects.count()} ticks, {ran} bodies executed")
+
+    yield line
+
+
+@contextmanager
+def _ending_on_ctrl_c(console: Console) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Stopping ...")
+
+
+def _drain(fleet: Fleet, console: Console) -> None:
+    """Stop making ticks and let what is open come to its end, so that no figure is cut in the middle."""
+    fleet.stop_beats()
+    ticker = Ticker()
+    give_up = time.monotonic() + DRAIN_WITHIN
+    while _open() and time.monotonic() < give_up:
+        fleet.check()
+        ticker.tend()
+        time.sleep(0.2)
+    if _open():
+        console.print(f"[yellow]{_open()} ticks or bodies were still open after {DRAIN_WITHIN:.0f} s[/]")
+
+
+def _open() -> int:
+    running = Execution.objects.filter(state=ExecutionState.RUNNING).count()
+    return running + Tick.objects.filter(state__in=OPEN_TICKS).count()
+
+
+def _summary(console: Console, rows: list[Result]) -> None:
+    """Two sentences that somebody who knows nothing of locks can read."""
+    doubled = [row for row in rows if row.ledger_duplicates]
+    clean = [row.name for row in rows if row.once_per_tick and not row.ledger_duplicates]
+    for row in doubled:
+        money = f", {row.ledger_settled_twice} settled twice" if row.ledger_settled_twice != "0.00" else ""
+        console.print(
+            f"{row.name}: {row.ledger_duplicates} of {row.ledger_effects} effects were doubles{money}."
+        )
+    if clean:
+        console.print(f"No effect was doubled by: {', '.join(clean)}.")
+    agree = all(row.agrees for row in rows)
+    console.print(f"Audit and side-effect ledger {'agree' if agree else 'DISAGREE'}.")
+
+
+def _logs() -> Path:
+    return Path(settings.EMBEDDED_DIR) / "demo-logs"

@@ -1,0 +1,117 @@
+"""The demo's processes: one web server, some beats, some workers; real ones, each with a log file."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from aegis_site.embedded import ChildProcess, spawn
+
+# Bodies that one worker runs at the same time.
+CONCURRENCY = 3
+
+
+class FleetError(Exception):
+    """A process could not be started or ended too early; the message says which and what to do."""
+
+
+class Fleet:
+    """Starts the processes and ends them; they also end with this process, whatever ends it."""
+
+    def __init__(self, *, workers: int, beats: int, port: int, logs: Path) -> None:
+        self.port = port
+        self.logs = logs
+        self.url = f"http://127.0.0.1:{port}/admin/"
+        self.web: ChildProcess | None = None
+        self.workers: list[ChildProcess] = []
+        self.beats: list[ChildProcess] = []
+        self._wanted = (workers, beats)
+        logs.mkdir(parents=True, exist_ok=True)
+
+    def start_web_and_workers(self) -> None:
+        """Start all but the beats, so that the first tick finds everybody listening."""
+        self.web = self._python(
+            "web", "-m", "gunicorn", "aegis_site.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4",
+            "--no-control-socket",
+        )  # fmt: skip
+        for number in range(1, self._wanted[0] + 1):
+            self.workers.append(
+                self._celery(
+                    f"worker-{number}", "worker", "-n", f"worker{number}@demo", "-c", str(CONCURRENCY),
+                    "--without-mingle", "--without-gossip",
+                )
+            )  # fmt: skip
+
+    def start_beats(self) -> None:
+        for number in range(1, self._wanted[1] + 1):
+            pid_file = self.logs / f"beat-{number}.pid"
+            pid_file.unlink(missing_ok=True)
+            self.beats.append(self._celery(f"beat-{number}", "beat", "--pidfile", str(pid_file)))
+
+    def ready(self) -> bool:
+        """Whether every worker takes messages and the pages answer. Raises ``FleetError`` where one has ended."""
+        self.check()
+        listening = all(" ready." in worker.log.read_text(errors="replace") for worker in self.workers)
+        return listening and _answers(f"http://127.0.0.1:{self.port}/healthz")
+
+    def check(self) -> None:
+        """Raise ``FleetError`` for the first process that has ended by itself."""
+        for process in self._all():
+            if not process.running:
+                raise FleetError(
+                    f"{process.name} ended with status {process.returncode}: {process.last_line()!r}. "
+                    f"Its log is {process.log}."
+                )
+
+    def stop_beats(self) -> None:
+        _stop(self.beats)
+
+    def stop(self) -> None:
+        """Stop everything that runs, beats first."""
+        self.stop_beats()
+        _stop(self.workers)
+        _stop([self.web] if self.web else [])
+
+    def _all(self) -> list[ChildProcess]:
+        return [*([self.web] if self.web else []), *self.workers, *self.beats]
+
+    def _celery(self, name: str, *arguments: str) -> ChildProcess:
+        return self._python(name, "-m", "celery", "-A", "aegis_site", *arguments, "-l", "INFO")
+
+    def _python(self, name: str, *arguments: str) -> ChildProcess:
+        log = self.logs / f"{name}.log"
+        log.unlink(missing_ok=True)
+        return spawn(name, [sys.executable, *arguments], log=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+
+
+def free_port(wanted: int) -> int:
+    """``wanted`` if nobody listens there, any free one for 0. Raises ``FleetError`` with the remedy."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as taken:
+            raise FleetError(
+                f"Port {wanted} cannot be used: {taken.strerror}. Name another with --port, or --port 0 for any."
+            ) from taken
+        return int(probe.getsockname()[1])
+
+
+def _stop(processes: list[ChildProcess]) -> None:
+    for process in processes:
+        process.ask_to_stop()
+    for process in processes:
+        process.stop(timeout=15)
+    processes.clear()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own loopback address
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

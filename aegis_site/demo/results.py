@@ -1,0 +1,118 @@
+"""What the demo has shown: the audit and the side-effect ledger, side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aegis_site.demo.models import Effect
+from scheduler import collisions
+from scheduler.audit import bodies_of
+from scheduler.models import Execution, Schedule, Tick
+from scheduler.states import OPEN_TICKS, ExecutionState, TickState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One schedule's figures. ``prevented`` counts executions; ``missed`` counts misfired ticks."""
+
+    name: str
+    lock: str
+    once_per_tick: bool
+    delivery: str
+    ticks: int
+    executed: int
+    prevented: int
+    duplicate_deliveries: int
+    duplicates: int
+    overlaps: int
+    overlaps_possible: int
+    missed: int
+    blocked: int
+    abandoned: int
+    lost: int
+    failed: int
+    acquire_p50_ms: float | None
+    acquire_p99_ms: float | None
+    ledger_effects: int
+    ledger_duplicates: int
+    ledger_overlaps: int
+    ledger_settled_twice: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the audit says what the ledger says."""
+        return (
+            self.duplicates == self.ledger_duplicates
+            and self.overlaps <= self.ledger_overlaps <= self.overlaps + self.overlaps_possible
+        )
+
+
+def results() -> list[Result]:
+    """The figures of every schedule, over ticks that are over and bodies that have ended."""
+    return [_result(schedule) for schedule in Schedule.objects.select_related("lock").order_by("pk")]
+
+
+def as_json(rows: list[Result], *, seconds: float, workers: int, beats: int) -> dict[str, Any]:
+    """One object: what ``--format json`` prints."""
+    return {
+        "seconds": round(seconds, 1),
+        "workers": workers,
+        "beats": beats,
+        "schedules": [asdict(row) for row in rows],
+        "audit_agrees_with_ledger": all(row.agrees for row in rows),
+    }
+
+
+def _result(schedule: Schedule) -> Result:
+    ticks = Tick.objects.filter(schedule=schedule)
+    executions = Execution.objects.filter(tick__schedule=schedule)
+    states = Counter(executions.values_list("state", flat=True))
+    bodies = bodies_of(executions)
+    overlaps = collisions.overlaps(bodies)
+    effects = list(
+        Effect.objects.filter(schedule=schedule.name, left_at__isnull=False).values_list(
+            "subject", "amount_cents", "entered_at", "left_at"
+        )
+    )
+    waits = sorted(executions.exclude(acquire_ms=None).values_list("acquire_ms", flat=True))
+    return Result(
+        name=schedule.name,
+        lock=schedule.lock.alias_in_force or schedule.lock.alias_wanted,
+        once_per_tick=schedule.once_per_tick,
+        delivery=schedule.delivery,
+        ticks=ticks.exclude(state__in=OPEN_TICKS).count(),
+        executed=states[ExecutionState.EXECUTED],
+        prevented=states[ExecutionState.PREVENTED],
+        duplicate_deliveries=states[ExecutionState.DUPLICATE],
+        duplicates=len(collisions.duplicates(bodies)),
+        overlaps=len(overlaps.proven),
+        overlaps_possible=len(overlaps.possible),
+        missed=ticks.filter(state=TickState.MISFIRED).count(),
+        blocked=states[ExecutionState.BLOCKED],
+        abandoned=states[ExecutionState.ABANDONED],
+        lost=states[ExecutionState.LOST],
+        failed=states[ExecutionState.FAILED],
+        acquire_p50_ms=_percentile(waits, 0.50),
+        acquire_p99_ms=_percentile(waits, 0.99),
+        ledger_effects=len(effects),
+        ledger_duplicates=collisions.ledger_duplicates([subject for subject, *_ in effects]),
+        ledger_overlaps=collisions.ledger_overlaps([(entered, left) for _, _, entered, left in effects]),
+        ledger_settled_twice=_money_twice([(subject, cents) for subject, cents, *_ in effects]),
+    )
+
+
+def _money_twice(settled: list[tuple[str, int]]) -> str:
+    """The amounts that were settled again after the first time, as money."""
+    seen: set[str] = set()
+    again = 0
+    for subject, cents in settled:
+        again += cents if subject in seen else 0
+        seen.add(subject)
+    return f"{again // 100}.{again % 100:02d}"
+
+
+def _percentile(values: list[float], share: float) -> float | None:
+    """The nearest-rank percentile, in the unit of the values, rounded to two places."""
+    return round(values[min(len(values) - 1, int(share * len(values)))], 2) if values else None

@@ -1,0 +1,28 @@
+"""``manage.py aegis <verb>``: one command, a module for each verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from scheduler.cli import verbs
+
+
+class Command(BaseCommand):
+    """Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused, 2 usage, 69 store unavailable."""
+
+    help = "Exclusive periodic tasks: `aegis <verb> --help` says what a verb does."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        subparsers = parser.add_subparsers(dest="verb", required=True, metavar="verb")
+        for name, verb in verbs().items():
+            sub = subparsers.add_parser(name, help=verb.HELP, description=verb.HELP)
+            verb.add_arguments(sub)
+
+    def handle(self, *args: Any, verb: str, **options: Any) -> None:
+        """Run the verb; a status other than 0 becomes the exit status."""
+        status = verbs()[verb].run(self, **options)
+        if status:
+            raise CommandError(f"aegis {verb} ended with status {status}.", returncode=status)
