@@ -72,7 +72,7 @@ class RedisServer(Server):
         client = self.client()
         try:
             return bool(client.ping())
-        except redis.ConnectionError:
+        except redis.RedisError:  # nobody there, still loading, or somebody else with another password
             return False
         finally:
             client.close()

@@ -66,12 +66,12 @@ class Server(ABC):
     def await_ready(self, within: float = READY_WITHIN) -> None:
         """Return when the launched server answers; EmbeddedError when it ended or `within` seconds passed."""
         give_up = time.monotonic() + within
-        while not self._answers():
-            if not self.running:
-                raise self._failure("ended while starting")
+        while self.running and not self._answers():
             if time.monotonic() > give_up:
                 raise self._failure(f"did not answer within {within:.0f} seconds")
             time.sleep(POLL)
+        if not self.running:
+            raise self._failure("ended while starting")
 
     def stop(self) -> None:
         """Shut the server down in an orderly way; nothing to do when it does not run."""
