@@ -138,7 +138,7 @@ class Server(ABC):
 def clean_environment() -> dict[str, str]:
     """The environment for a server: messages in English, and nothing that the user set, such as PGDATA.
 
-    Where programs are found through LD_LIBRARY_PATH, the interpreter that starts the server may be among them.
+    Where programs depend on LD_LIBRARY_PATH, the interpreter that starts the server may be one of them.
     """
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
