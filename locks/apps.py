@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class LocksConfig(AppConfig):
-    """Leases over named resources. The label differs from the module name, which other projects use as well."""
+    """Leases over named resources. The label differs from the module name, which is a common one."""
 
     name = "locks"
     label = "aegis_locks"

@@ -16,7 +16,7 @@ NAME_PATTERN = r"^[a-z0-9._:-]{1,200}$"
 """What a lock name may look like. The same pattern is a CHECK constraint on every table that stores one."""
 
 MAX_TTL = 30 * 24 * 3600.0
-"""Longest time to live, in seconds. A lease is renewed; one that must live longer than this is a mistake in units."""
+"""Longest time to live, in seconds. Leases are renewed: a longer one is a mistake in units."""
 
 _NAME = re.compile(NAME_PATTERN)
 
@@ -96,4 +96,4 @@ class LeaseInfo:
 
 
 LeaseInfos = list[LeaseInfo]
-"""The answer of ``list()``. A name of its own, because a class with a method ``list`` cannot write ``list[...]``."""
+"""What ``list()`` returns. Named here, because a class with a method ``list`` cannot write ``list[...]``."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 Clock = Callable[[], float]
-"""Anything that returns seconds on a clock that never steps back. Services take one; tests hand in a frozen one."""
+"""Returns seconds on a clock that never steps back. Services take one; tests hand in a frozen one."""
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 

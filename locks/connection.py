@@ -1,4 +1,5 @@
-"""This package's own database connections: one autocommit psycopg connection per process, thread and Django alias.
+"""This package's own database connections: one autocommit psycopg connection per process, thread and Django
+alias.
 
 Why not Django's connection: a lease written inside the caller's transaction is invisible until that
 transaction ends and is undone when it rolls back; Celery closes Django's connections around each task, so
@@ -49,7 +50,8 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A psycopg connection that stops waiting at ``give_up_at`` (boottime seconds) instead of waiting for ever.
+    """A psycopg connection that stops waiting at ``give_up_at`` (boottime seconds) instead of waiting for
+    ever.
 
     ``statement_timeout`` cannot do this alone: it needs a server that is alive and reachable.
     """
@@ -78,7 +80,7 @@ def _until(give_up_at: float, gen: PQGen[RV]) -> PQGen[RV]:
 
 
 class _Slot:
-    """The place of one thread's connection to one alias. Its lock lets ``close_all()`` close it from outside."""
+    """The place of one thread's connection to one alias. The lock lets another thread close it."""
 
     def __init__(self, using: str) -> None:
         self.using = using
@@ -156,7 +158,8 @@ def _connect(using: str) -> _BoundedConnection:
 
 
 def _server_settings() -> str:
-    """Session settings, sent with the start-up message so that they cost no round trip and survive ``RESET ALL``.
+    """Session settings, sent with the start-up message so that they cost no round trip and survive ``RESET
+    ALL``.
 
     ``synchronous_commit=on``: without it a crash of the server can forget a grant *and issue its token
     again*.
@@ -197,7 +200,7 @@ _inherited: list[_Process] = []
 
 
 def _after_fork() -> None:
-    """Start afresh in a forked child. The parent's sockets are kept referenced and are never touched or closed."""
+    """Start afresh in a forked child. The parent's sockets stay referenced and are never touched."""
     global _process
     _inherited.append(_process)
     _process = _Process()
@@ -213,8 +216,8 @@ def execute(
     using: str = "default",
     timeout: float = ANSWER_TIMEOUT,
 ) -> Rows:
-    """Run one statement in its own transaction on this thread's connection and return its rows, ``[]`` if it has
-    none.
+    """Run one statement in its own transaction on this thread's connection and return its rows, ``[]`` if it
+    has none.
 
     Parameters are named, ``%(name)s``. ``timeout`` bounds the wait for the answer, in seconds. Raises
     ``psycopg.Error``; whether the statement ran is then unknown unless the error is the server's own. A
@@ -225,10 +228,10 @@ def execute(
     return _process.slot(using).execute(sql, params, timeout)
 
 
-def close_all() -> None:
-    """Close every connection this module has in this process, those of other threads once they are idle."""
+def close_all(*, using: str | None = None) -> None:
+    """Close all connections of this process (to ``using`` only), other threads' once they are idle."""
     with _process.lock:
-        slots = list(_process.slots)
+        slots = [slot for slot in _process.slots if using in (None, slot.using)]
     for slot in slots:
         slot.close()
 

@@ -1,4 +1,4 @@
-"""The error tree. Three answers use three channels: a value, ``None`` for a known no, an exception for *unknown*."""
+"""The error tree. Three answers, three channels: a value, ``None`` for a known no, an error for *unknown*."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LockUnavailable(LockError):  # noqa: N818
 
 
 class LeaseLost(LockError):  # noqa: N818
-    """The lease was ours and is not any more: expired, taken over, force released, or its trust window is over."""
+    """The lease was ours and is not any more: expired, taken over, force released, or no longer trusted."""
 
 
 class StaleToken(LockError):  # noqa: N818

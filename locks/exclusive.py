@@ -85,8 +85,8 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(
-                f"exclusive({self.name!r}) cannot decorate {function.__qualname__}(): it returns before its work is"
-                " done. Use the lock inside it, as a context manager."
+                f"exclusive({self.name!r}) cannot decorate {function.__qualname__}(): it returns before its"
+                " work is done. Use the lock inside it, as a context manager."
             )
 
         @functools.wraps(function)
@@ -127,13 +127,15 @@ def _refuse_lost_work(
 ) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
     """At a clean end of the block: raise ``LeaseLost`` if the lease ended before it."""
 
-    def leave(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def leave(
+        kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is not None:
             return
         kept.check()
         if not backend.verify(kept.lease):
             raise LeaseLost(
-                f"Lock {kept.lease.name!r} ({kept.lease.alias}): another holder came before this one had finished.",
+                f"Lock {kept.lease.name!r} ({kept.lease.alias}): another holder came before its end.",
                 name=kept.lease.name,
                 alias=kept.lease.alias,
             )
@@ -142,9 +144,11 @@ def _refuse_lost_work(
 
 
 def release_quietly(backend: BaseLockBackend, lease: Lease) -> None:
-    """Give ``lease`` back; log trouble instead of raising it over the outcome of the body. It ends with its ttl."""
+    """Give ``lease`` back; log trouble instead of raising it over the outcome of the body."""
     try:
         if not backend.release(lease):
-            logger.warning("Lock %r (%s) was not ours any more when it was given back.", lease.name, lease.alias)
+            logger.warning(
+                "Lock %r (%s) was not ours any more when it was given back.", lease.name, lease.alias
+            )
     except LockUnavailable as error:
         logger.warning("Could not give the lease back, it ends with its ttl: %s", error)

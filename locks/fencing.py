@@ -38,13 +38,14 @@ def seed(name: str, *, using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def current(name: str, *, using: str = DEFAULT_DB_ALIAS) -> int | None:
-    """The token of the latest start under ``name``; 0 if there was none, ``None`` if there is no fence row."""
+    """The token of the latest start under ``name``: 0 before the first, ``None`` without a fence row."""
     rows = connection.execute(CURRENT, {"name": validate_name(name)}, using=using)
     return rows[0][0] if rows else None
 
 
 def prove(name: str, token: int, lease_id: UUID, *, using: str = DEFAULT_DB_ALIAS) -> None:
-    """Prove in the caller's transaction that ``token`` is still the latest; hold later starts back until it ends.
+    """Prove in the caller's transaction that ``token`` is still the latest; hold later starts back until it
+    ends.
 
     Call it first in ``transaction.atomic()`` on the same database as the writes, before anything is read.
     Raises ``StaleToken`` otherwise, and ``RuntimeError`` outside a transaction, where the row lock would be
@@ -56,4 +57,6 @@ def prove(name: str, token: int, lease_id: UUID, *, using: str = DEFAULT_DB_ALIA
     with django_connection.cursor() as cursor:
         cursor.execute(PROVE, {"name": validate_name(name), "token": token, "lease_id": lease_id})
         if cursor.fetchone() is None:
-            raise StaleToken(f"Lock {name!r}: fencing token {token} is stale, a later holder has started.", name=name)
+            raise StaleToken(
+                f"Lock {name!r}: fencing token {token} is stale, a later holder has started.", name=name
+            )

@@ -1,4 +1,4 @@
-"""``lock_backends``: from an alias in ``settings.LOCKS`` to its backend, as ``caches`` does it for ``CACHES``."""
+"""``lock_backends``: from an alias in ``settings.LOCKS`` to its backend, as ``caches`` for ``CACHES``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend
     """The class that ``BACKEND`` names. Raises ``InvalidLockBackend`` if it names none."""
     path = params.get("BACKEND") if isinstance(params, Mapping) else None
     if not isinstance(path, str):
-        raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class.")
+        raise InvalidLockBackend(
+            f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class."
+        )
     try:
         found = import_string(path)
     except ImportError as error:
@@ -61,7 +63,7 @@ class LockBackendHandler(_Handler):
         return list(self.settings)
 
     def reset(self) -> None:
-        """Forget all backends, so that changed settings are read again. Connections of this thread are closed."""
+        """Forget all backends, so that changed settings are read again. Closes this thread's connections."""
         self.close_all()
         self._connections = Local(self.thread_critical)
         self._settings = None

@@ -32,8 +32,8 @@ logger = logging.getLogger("locks")
 OnLost = Callable[[LeaseLost], None]
 
 _LONGEST_NAP = 0.5
-"""Seconds a thread with something to do sleeps at most. Its sleep stops while the machine is suspended, and the clock
-of leases does not: so it looks at that clock this long after waking up at the latest."""
+"""Seconds a thread with something to do sleeps at most. Its sleep stops while the machine is suspended, and
+the clock of leases does not: so it looks at that clock this long after waking up at the latest."""
 
 
 class Kept:
@@ -69,7 +69,8 @@ class Kept:
         return self._error is not None or self._overdue()
 
     def check(self) -> None:
-        """Raise ``LeaseLost`` if the lease is lost. Asks no store: cheap enough to be called between all steps.
+        """Raise ``LeaseLost`` if the lease is lost. Asks no store: cheap enough to be called between all
+        steps.
 
         Advisory: a pause can still fall between this check and the effect after it. Only a fence closes
         that gap.
@@ -204,7 +205,9 @@ class _Process:
     def renewer(self, alias: str) -> _Loop:
         with self.lock:
             if alias not in self.renewers:
-                self.renewers[alias] = _Loop(f"aegis-renew-{alias}", lambda kept: kept.next_renewal, Kept.renew)
+                self.renewers[alias] = _Loop(
+                    f"aegis-renew-{alias}", lambda kept: kept.next_renewal, Kept.renew
+                )
             return self.renewers[alias]
 
     def _watch(self, kept: Kept) -> None:

@@ -52,7 +52,7 @@ logger = logging.getLogger("locks")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A store's yes. ``sent_at`` is set by a backend that asks in rounds: the clock before the round that counted."""
+    """A store's yes. A backend that asks in rounds sets ``sent_at``, the clock before the last round."""
 
     number: int | None = None
     sent_at: float | None = None
@@ -103,7 +103,7 @@ class BaseLockBackend:
 
     @property
     def takeover_bound(self) -> float | None:
-        """Seconds after which the name of a dead holder is free, at the default ttl. ``None``: no such bound."""
+        """Seconds after which a dead holder's name is free, at the default ttl. ``None``: no such bound."""
         return self.ttl if self.bounded_takeover else None
 
     @property
@@ -117,8 +117,8 @@ class BaseLockBackend:
             return self.ttl
         return validate_ttl(ttl, minimum=self.minimum_ttl, maximum=self.maximum_ttl)
 
-    # -- the contract
-    # ------------------------------------------------------------------------------------------
+    # the contract
+    #
 
     def acquire(self, name: str, *, ttl: float | None = None, lease_id: UUID | None = None) -> Lease | None:
         """Ask for ``name`` once, without waiting for its holder. See the contract above."""
@@ -139,7 +139,7 @@ class BaseLockBackend:
         return lease
 
     def renew(self, lease: Lease, *, ttl: float | None = None) -> Lease:
-        """Prolong ``lease`` by ``ttl`` (its own by default) from now; never shortens it. See the contract above."""
+        """Prolong ``lease`` to ``ttl`` seconds from now (its own by default); never shortens it."""
         ttl = lease.ttl if ttl is None else self.clean_ttl(ttl)
         sent_at = self.clock()
         if lease.trusted_until <= sent_at:
@@ -155,7 +155,9 @@ class BaseLockBackend:
         """Give ``lease`` back. ``False`` when it was not ours any more. See the contract above."""
         released = self._release(lease.name, lease.lease_id, lease.grant_no)
         if released:
-            signals.lease_released.send_robust(type(self), alias=self.alias, name=lease.name, lease_id=lease.lease_id)
+            signals.lease_released.send_robust(
+                type(self), alias=self.alias, name=lease.name, lease_id=lease.lease_id
+            )
         return released
 
     def withdraw(self, name: str, *, lease_id: UUID) -> None:
@@ -168,8 +170,8 @@ class BaseLockBackend:
             self._release(name, lease_id, None)
         except Exception as error:
             logger.warning(
-                "Lock %r (%s): could not withdraw %s after an unknown outcome; if it was granted it ends with its"
-                " ttl. %s: %s", name, self.alias, lease_id, type(error).__name__, error,
+                "Lock %r (%s): could not withdraw %s after an unknown outcome; if granted it ends by its ttl."
+                " %s: %s", name, self.alias, lease_id, type(error).__name__, error,
             )  # fmt: skip
 
     def verify(self, lease: Lease) -> bool:
@@ -177,7 +179,7 @@ class BaseLockBackend:
         return True
 
     def inspect(self, name: str) -> LeaseInfo | None:
-        """Who holds ``name``, or ``None`` if nobody does. Raises ``LockUnavailable`` when the store cannot say."""
+        """Who holds ``name``, or ``None`` if nobody does. ``LockUnavailable`` when the store cannot say."""
         raise NotImplementedError
 
     def list(self, prefix: str = "") -> LeaseInfos:
@@ -193,18 +195,20 @@ class BaseLockBackend:
         released = self._release(name, lease_id, None)
         if released:
             logger.warning("Lock %r (%s): lease %s was force released.", name, self.alias, lease_id)
-            signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
+            signals.lease_force_released.send_robust(
+                type(self), alias=self.alias, name=name, lease_id=lease_id
+            )
         return released
 
     def prepare(self) -> float:
-        """Get the store ready before the first acquire; seconds until it can grant. Only a quorum needs any."""
+        """Get the store ready before the first acquire; seconds until it can grant. For a quorum only."""
         return 0.0
 
     def close(self) -> None:
         """Drop this process's connections of this backend. They are made again on the next use."""
 
-    # -- shared parts
-    # ------------------------------------------------------------------------------------------
+    # shared parts
+    #
 
     def _ask(self, name: str, ttl: float, lease_id: UUID) -> Lease | None:
         holder = describe_holder()
@@ -244,8 +248,8 @@ class BaseLockBackend:
             if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
                 raise RuntimeError(
                     f"Lock {name!r} ({self.alias}) cannot be acquired inside transaction.atomic() on database"
-                    f" {connection.alias!r}: open the transaction inside the lock, not around it. In a view under"
-                    " ATOMIC_REQUESTS use transaction.non_atomic_requests."
+                    f" {connection.alias!r}: open the transaction inside the lock, not around it. In a view"
+                    " under ATOMIC_REQUESTS use transaction.non_atomic_requests."
                 )
 
     def _stored(self, name: str) -> str:
@@ -256,11 +260,10 @@ class BaseLockBackend:
         """The reverse of ``_stored``."""
         return stored[len(self.key_prefix) + 1 :] if self.key_prefix else stored
 
-    # -- storage verbs, each one exchange with the store; they raise LockUnavailable on any doubt
-    # ----------------
+    # storage verbs, each one exchange with the store; they raise LockUnavailable on any doubt
 
     def _acquire(self, name: str, ttl: float, lease_id: UUID, holder: str) -> Grant | None:
-        """Take ``name`` if it is free, expired, or already held by ``lease_id``. ``None``: known to be held."""
+        """Take ``name`` if it is free, expired or held by ``lease_id``. ``None``: known to be held."""
         raise NotImplementedError
 
     def _renew(self, lease: Lease, ttl: float) -> bool:
@@ -273,7 +276,7 @@ class BaseLockBackend:
 
 
 def trust_margin(ttl: float) -> float:
-    """Seconds by which the holder stops trusting before the store's end: clocks that run at different rates."""
+    """Seconds by which the holder stops before the store does: their clocks run at different rates."""
     return 0.01 * ttl + 0.005
 
 

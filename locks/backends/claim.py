@@ -70,7 +70,7 @@ class OptimisticClaimBackend(RowBackend):
     list_sql: ClassVar[str] = _SHOW + "AND starts_with(name, %(prefix)s) ORDER BY name"
 
     def verify(self, lease: Lease) -> bool:
-        """Whether nobody has claimed the name since. Asks the database; ``LockUnavailable`` when it cannot say."""
+        """Whether nobody has claimed the name since. ``LockUnavailable`` when the database cannot say."""
         params = {"name": self._stored(lease.name), "number": lease.grant_no, "lease_id": lease.lease_id}
         return bool(self._execute("verify", lease.name, VERIFY, params))
 

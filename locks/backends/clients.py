@@ -45,7 +45,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def client_for(url: str, timeout: float) -> redis.Redis:
-    """This process's client for ``url``: thread-safe, made on first use, with all its waits bounded by ``timeout``.
+    """This process's client for ``url``: thread-safe, made on first use, with all its waits bounded by
+    ``timeout``.
 
     Retries are off. The library's default of several with a pause would let one acquire outlive its ttl,
     and only the caller knows under which lease id an unknown outcome may be asked for again.
@@ -69,7 +70,7 @@ def disconnect(client: redis.Redis) -> None:
 
 
 def run(client: redis.Redis, script: Script, keys: Sequence[str], args: Sequence[str | int] = ()) -> Any:
-    """Run ``script``. Sent as a whole only to a server that has not seen it, and which therefore has not run it."""
+    """Run ``script``. Sent in full only to a server that has not seen it, and so cannot have run it."""
     try:
         return client.evalsha(script.sha, len(keys), *keys, *args)
     except NoScriptError:
@@ -130,7 +131,7 @@ def url_problem(url: Any) -> str | None:
 
 
 def server_of(url: str) -> str:
-    """Which server a URL names, without user, password or database number: for messages and for comparison."""
+    """Which server a URL names, without user, password or database: for messages and comparisons."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path

@@ -79,7 +79,7 @@ def ask_all(nodes: Sequence[Node], script: Script, keys: Sequence[str], args: Se
 
 def _patience(nodes: Sequence[Node]) -> float:
     """Seconds for all: one time-out to connect, one to be answered, and something for a busy machine."""
-    return 2 * max(node.timeout for node in nodes) + 0.05
+    return 2 * max((node.timeout for node in nodes), default=0.0) + 0.05
 
 
 def owe_release(node: Node, key: str, starts_with: str, ttl: float) -> None:

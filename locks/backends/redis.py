@@ -33,8 +33,8 @@ class RedisLockParams(RedisParams):
 
 
 class RedisLockBackend(BaseLockBackend):
-    """``SET NX PX`` with a random value, compared in Lua to renew and release; grants are numbered in the same
-    script.
+    """``SET NX PX`` with a random value, compared in Lua to renew and release; grants are numbered in the
+    same script.
 
     Efficiency grade: covers overlap while there is one master that loses no data, does not evict
     (``noeviction``), does not fail over and whose clock does not step. Keep it apart from the cache.
@@ -82,7 +82,9 @@ class RedisLockBackend(BaseLockBackend):
         return bool(self._run("renew", lease.name, scripts.RENEW, keys, [str(lease.lease_id), _ms(ttl)]))
 
     def _release(self, name: str, lease_id: UUID, grant_no: int | None) -> bool:
-        return bool(self._run("release", name, scripts.RELEASE, [lock_key(self.prefix, name)], [str(lease_id)]))
+        return bool(
+            self._run("release", name, scripts.RELEASE, [lock_key(self.prefix, name)], [str(lease_id)])
+        )
 
     def _run(
         self, action: str, name: str, script: scripts.Script, keys: Sequence[str], args: Sequence[Any] = ()

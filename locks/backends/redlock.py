@@ -49,7 +49,9 @@ class RedlockParams(ParamsValidator):
         if not isinstance(urls, list | tuple) or not urls:
             self.error("LOCATION", "it is no list of URLs", "Give the URLs of independent Redis servers", 6)
             return
-        problems = [f"node {place} {problem}" for place, url in enumerate(urls, 1) if (problem := url_problem(url))]
+        problems = [
+            f"node {place} {problem}" for place, url in enumerate(urls, 1) if (problem := url_problem(url))
+        ]
         for problem in problems:
             self.error("LOCATION", problem, "Give URLs such as redis://host:6379/0", 6)
         if not problems:
@@ -75,11 +77,13 @@ class RedlockParams(ParamsValidator):
             return  # already told
         if too_short:
             remedy = f"Give at least {needed:g} seconds, or leave it out"
-            self.error("OPTIONS", f"'QUARANTINE' of {quarantine:g} is shorter than a lease may live", remedy, 8)
+            self.error(
+                "OPTIONS", f"'QUARANTINE' of {quarantine:g} is shorter than a lease may live", remedy, 8
+            )
 
 
 def quarantine_for(ttl: float) -> float:
-    """Seconds a restarted node must sit out, so that every lease of ``ttl`` it may have forgotten has ended."""
+    """Seconds a restarted node must sit out, until every lease it may have forgotten has ended."""
     return ttl * 1.01 + 0.05
 
 
@@ -208,7 +212,7 @@ class RedlockBackend(BaseLockBackend):
         return Round([_decoded(answer) for answer in answers], self.quorum)
 
     def _roll_back(self, name: str, ttl: float, vote: str, outcome: Round) -> None:
-        """Take a lost round's votes back everywhere. Waits for the nodes that answered, not for the silent ones."""
+        """Take a lost round's votes back everywhere. Waits for nodes that answered, not for silent ones."""
         key = lock_key(self.prefix, name)
         heard = [answer.node for answer in outcome.answers if answer.silence is None]
         released = ask_all(heard, scripts.RELEASE, [key], [vote])
@@ -229,7 +233,7 @@ class RedlockBackend(BaseLockBackend):
         return self._majority("release", name, answers)
 
     def _majority(self, action: str, name: str, answers: Sequence[Answer]) -> bool:
-        """Whether a majority of all nodes said 1. ``LockUnavailable`` while the silent ones could still tip it."""
+        """Whether a majority of all nodes said 1. ``LockUnavailable`` if the silent ones could tip it."""
         yes = sum(1 for answer in answers if answer.silence is None and answer.value == 1)
         no = sum(1 for answer in answers if answer.silence is None and answer.value == 0)
         if yes >= self.quorum:
@@ -253,7 +257,9 @@ class RedlockBackend(BaseLockBackend):
 
     def _doubt(self, action: str, name: str, why: str) -> LockUnavailable:
         return LockUnavailable(
-            f"Lock {name!r} ({self.alias}): the quorum could not {action}: {why}.", name=name, alias=self.alias
+            f"Lock {name!r} ({self.alias}): the quorum could not {action}: {why}.",
+            name=name,
+            alias=self.alias,
         )
 
 

@@ -68,7 +68,7 @@ class RowBackend(BaseLockBackend):
         return [self._info(row) for row in rows]
 
     def close(self) -> None:
-        connection.close_all()
+        connection.close_all(using=self.using)
 
     @property
     def renews_in_background(self) -> bool:
@@ -113,10 +113,13 @@ class RowBackend(BaseLockBackend):
         self, action: str, name: str, sql: str, params: Mapping[str, Any], timeout: float | None = None
     ) -> connection.Rows:
         try:
-            return connection.execute(sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT)
+            return connection.execute(
+                sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT
+            )
         except psycopg.Error as error:
             raise LockUnavailable(
-                f"Lock {name!r} ({self.alias}): database {self.using!r} could not {action}: {_reason(error)}.",
+                f"Lock {name!r} ({self.alias}): database {self.using!r} could not {action}:"
+                f" {_reason(error)}.",
                 name=name,
                 alias=self.alias,
             ) from error

@@ -1,0 +1,72 @@
+"""Backends whose real store is reached over a wire that a test can disturb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit, urlunsplit
+
+from django.db import connections
+
+from locks import connection
+from locks.backends.base import BaseLockBackend
+from locks.handler import lock_backends
+from locks.testing import TcpProxy
+from locks.testing.proxy import Address
+
+WIRED = "wired"
+"""Alias of the database, and of the lock backends, that are reached over a proxy."""
+
+
+@contextmanager
+def wired_database() -> Iterator[TcpProxy]:
+    """Adds a database alias ``wired``: the test database, over a proxy."""
+    entry = connections["default"].settings_dict
+    with TcpProxy(_database_address(entry["HOST"], entry["PORT"])) as proxy:
+        connections.settings[WIRED] = {**entry, "HOST": "127.0.0.1", "PORT": proxy.port}
+        try:
+            yield proxy
+        finally:
+            connection.close_all()
+            del connections.settings[WIRED]
+            if hasattr(connections._connections, WIRED):
+                del connections[WIRED]
+
+
+def wired_row_backend(alias: str) -> BaseLockBackend:
+    """The backend of ``alias``, on the database ``wired``."""
+    backend = lock_backends[alias]
+    return type(backend)(WIRED, {**backend.params, "LOCATION": WIRED})
+
+
+@contextmanager
+def wired_redis(alias: str) -> Iterator[tuple[BaseLockBackend, list[TcpProxy]]]:
+    """The backend of ``alias`` with each of its servers behind a proxy of its own."""
+    backend = lock_backends[alias]
+    location = backend.params["LOCATION"]
+    urls = [location] if isinstance(location, str) else location
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(TcpProxy(_redis_address(url))) for url in urls]
+        wired = [_through(url, proxy.port) for url, proxy in zip(urls, proxies, strict=True)]
+        params = {**backend.params, "LOCATION": wired[0] if isinstance(location, str) else wired}
+        backend = type(backend)(WIRED, params)
+        yield backend, proxies
+        for proxy in proxies:
+            proxy.heal()
+        backend.close()
+
+
+def _database_address(host: str, port: str | int) -> Address:
+    number = int(port or 5432)
+    return f"{host}/.s.PGSQL.{number}" if host.startswith("/") else (host or "127.0.0.1", number)
+
+
+def _redis_address(url: str) -> Address:
+    parts = urlsplit(url)
+    return parts.path if parts.scheme == "unix" else (parts.hostname or "127.0.0.1", parts.port or 6379)
+
+
+def _through(url: str, port: int) -> str:
+    parts = urlsplit(url)
+    secret = parts.netloc.rpartition("@")[0]
+    return urlunsplit(parts._replace(netloc=f"{secret}@127.0.0.1:{port}" if secret else f"127.0.0.1:{port}"))
