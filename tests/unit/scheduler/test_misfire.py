@@ -44,6 +44,14 @@ def test_a_fire_time_of_exactly_the_grace_is_on_time_and_a_moment_later_missed()
     assert decided("skip", 1.5).ticks == (due(1),)
     moment = 1 / 60_000_000
     assert decided("skip", 1.5 + moment).ticks == ()
+    assert decided("fire_once", 1.5 + moment).ticks == (due(1, late=True),)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_window_shorter_than_the_grace_takes_nothing_from_what_is_on_time(policy: str) -> None:
+    assert decided(policy, 1.5, catch_up_window=0) == Decision(
+        ticks=(due(1),), skipped=(), next_fire_at=NOON + 2 * MINUTE
+    )
 
 
 def test_skip() -> None:
