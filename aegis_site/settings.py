@@ -16,8 +16,6 @@ from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
-from kombu import Queue
-from kombu.common import Broadcast
 
 from aegis_site.embedded.errors import EmbeddedError
 from aegis_site.embedded.state import embedded_folder, running_environment
@@ -96,9 +94,6 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "scheduler.beat:CatalogScheduler"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_DEFAULT_QUEUE = "celery"
-# The second queue is for schedules delivered to every worker: each worker binds a queue of its own to the
-# exchange.
-CELERY_TASK_QUEUES = [Queue("celery"), Broadcast("aegis.broadcast")]
 
 # Applications
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import psycopg
 from celery.signals import celeryd_after_setup, task_revoked, worker_ready, worker_shutdown
-from kombu.common import Broadcast
 
 from locks.connection import execute
-from scheduler.conf import conf
 from scheduler.delivery import HEADER
 from scheduler.presence import Presence
 from scheduler.statements import dispatch
@@ -30,7 +28,9 @@ def connect() -> None:
 
 def listen_to_broadcast(sender: str, instance: Any, **kwargs: Any) -> None:
     """Every worker also reads the queue of deliveries to every worker."""
-    instance.app.amqp.queues.select_add(Broadcast(conf("BROADCAST_QUEUE")))
+    from scheduler.publisher import broadcast_queue  # its models need the apps to be ready
+
+    instance.app.amqp.queues.select_add(broadcast_queue())
 
 
 def arrive(sender: Any, **kwargs: Any) -> None:
@@ -55,7 +55,10 @@ def note_revoked(sender: Any, request: Any, terminated: bool, expired: bool, **k
         return
     try:
         execute(
-            dispatch.REVOKE, {"tick": stamp["tick"], "attempt": stamp["attempt"], "reason": "the message was revoked"}
+            dispatch.REVOKE,
+            {"tick": stamp["tick"], "attempt": stamp["attempt"], "reason": "the message was revoked"},
         )
     except psycopg.Error as trouble:
-        logger.warning("revoked tick %s stays open until its deadline: %s", stamp["tick"], type(trouble).__name__)
+        logger.warning(
+            "revoked tick %s stays open until its deadline: %s", stamp["tick"], type(trouble).__name__
+        )

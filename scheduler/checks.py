@@ -24,7 +24,9 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """The AEGIS setting: known keys, values that fit together, a beat lock that exists."""
     found: list[CheckMessage] = [
         Error(
-            f"AEGIS has the unknown key {key!r}.", hint="See docs/reference/settings.md.", id="aegis.scheduler.E001"
+            f"AEGIS has the unknown key {key!r}.",
+            hint="See docs/reference/settings.md.",
+            id="aegis.scheduler.E001",
         )
         for key in unknown_keys()
     ]
@@ -48,7 +50,9 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     if not settings.USE_TZ:
         found.append(
             Error(
-                "USE_TZ is off: fire times would be ambiguous.", hint="Set USE_TZ = True.", id="aegis.scheduler.E004"
+                "USE_TZ is off: fire times would be ambiguous.",
+                hint="Set USE_TZ = True.",
+                id="aegis.scheduler.E004",
             )
         )
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import current_app
-from kombu import Exchange
+from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
 from scheduler.conf import conf
@@ -64,15 +64,26 @@ def _send(tick: Tick, producer: Any) -> None:
 def _route(tick: Tick) -> dict[str, Any]:
     """Where the message goes.
 
-    Broadcast needs the queue's name *and* the declared fanout exchange: with the name alone, a process that is no
-    worker publishes to a direct exchange that nobody reads, and the message is lost without a word.
+    Broadcast needs the queue as an object *and* its exchange declared: a name that this process has not set up is
+    taken for an ordinary queue, and an exchange that it has not declared for a direct one; either way nobody reads
+    the message and nobody says a word. The queue itself is not declared: it would be one more that nobody reads.
     """
     route: dict[str, Any] = {}
     if tick.priority is not None:
         route["priority"] = tick.priority
     if tick.delivery == Delivery.EVERY_WORKER:
-        name = conf("BROADCAST_QUEUE")
-        route |= {"queue": name, "declare": [Exchange(name, type="fanout")]}
+        queue = broadcast_queue()
+        route |= {"queue": queue, "declare": [queue.exchange]}
     elif tick.queue:
         route["queue"] = tick.queue
     return route
+
+
+def broadcast_queue() -> Broadcast:
+    """The queue of deliveries to every worker: each process that reads it gets one of its own.
+
+    The routing key is named because Redis matches it even for a fanout exchange; left out, it would be the name
+    of the project's default queue.
+    """
+    name = conf("BROADCAST_QUEUE")
+    return Broadcast(name, routing_key=name)

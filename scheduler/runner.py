@@ -59,11 +59,16 @@ def run(delivery: Delivery, body: Body) -> Outcome:
         failpoint("after-acquire")
         if boottime() >= lease.trusted_until:
             return _unrun(
-                delivery, ledger.blocked(delivery, "the lease ended before the start was sent", acquire_ms=acquire_ms)
+                delivery,
+                ledger.blocked(delivery, "the lease ended before the start was sent", acquire_ms=acquire_ms),
             )
         execution = ledger.begin(delivery, lease, acquire_ms=acquire_ms, fenced=backend.exclusive)
         failpoint("after-start")
-        return _carry(delivery, backend, lease, execution, body) if execution.running else _unrun(delivery, execution)
+        return (
+            _carry(delivery, backend, lease, execution, body)
+            if execution.running
+            else _unrun(delivery, execution)
+        )
     finally:
         _release_quietly(backend, lease)
 
@@ -79,10 +84,18 @@ def _carry(delivery: Delivery, backend: Any, lease: Lease, execution: Started, b
         failpoint("after-body")
         state, reason = _verdict(returned, backend, kept)
         recorded = ledger.end_patiently(
-            execution, state, ran=returned.ran, reason=reason, error=returned.error, countdown=returned.countdown
+            execution,
+            state,
+            ran=returned.ran,
+            reason=reason,
+            error=returned.error,
+            countdown=returned.countdown,
         )
     return Outcome(
-        delivery=delivery, execution=execution, state=state if recorded else ExecutionState.LOST, returned=returned
+        delivery=delivery,
+        execution=execution,
+        state=state if recorded else ExecutionState.LOST,
+        returned=returned,
     )
 
 

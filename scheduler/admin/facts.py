@@ -1,0 +1,79 @@
+"""Ticks, executions, processes and changes: facts, so they are read and never edited here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from scheduler.models import Execution, Instance, LockName, ScheduleChange, Tick
+
+
+class FactAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """No add, change or delete; no count over millions of rows."""
+
+    show_full_result_count = False
+    list_per_page = 50
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Tick)
+class TickAdmin(FactAdmin):
+    list_display = (
+        "fire_time", "schedule_name", "state", "outcome", "reason", "attempt", "copies", "lock_alias", "once_per_tick",
+    )  # fmt: skip
+    list_filter = ("state", "outcome", "lock_alias")
+    search_fields = ("schedule_name", "=lock_name")
+    date_hierarchy = "fire_time"
+
+
+@admin.register(Execution)
+class ExecutionAdmin(FactAdmin):
+    list_display = (
+        "recorded_at", "schedule_name", "state", "worker", "lock_alias", "token", "acquired_in", "seconds_inside",
+        "attempt", "holder_id", "reason",
+    )  # fmt: skip
+    list_filter = ("state", "lock_alias", "guarded")
+    list_select_related = ("tick",)
+    search_fields = ("=lock_name", "=worker", "tick__schedule_name")
+    date_hierarchy = "recorded_at"
+
+    @admin.display(description="schedule")
+    def schedule_name(self, execution: Execution) -> str:
+        return execution.tick.schedule_name or execution.tick.task
+
+    @admin.display(description="acquired in")
+    def acquired_in(self, execution: Execution) -> str:
+        return "-" if execution.acquire_ms is None else f"{execution.acquire_ms:.1f} ms"
+
+    @admin.display(description="ran")
+    def seconds_inside(self, execution: Execution) -> str:
+        return "-" if execution.ran is None else f"{execution.ran:.2f} s"
+
+
+@admin.register(LockName)
+class LockNameAdmin(FactAdmin):
+    list_display = ("name", "alias_wanted", "alias_in_force")
+    search_fields = ("name",)
+
+
+@admin.register(Instance)
+class InstanceAdmin(FactAdmin):
+    list_display = ("name", "kind", "host", "pid", "started_at", "heartbeat_at", "stopped_at")
+    list_filter = ("kind",)
+
+
+@admin.register(ScheduleChange)
+class ScheduleChangeAdmin(FactAdmin):
+    list_display = ("changed_at", "schedule_name", "changed_by", "before", "after", "reason")
+    search_fields = ("schedule_name", "reason")
+    date_hierarchy = "changed_at"

@@ -1,0 +1,184 @@
+"""The schedule form: every mistake is told beside its field, with the value and the remedy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from locks import InvalidLockBackend, lock_backends
+from locks.base import validate_name, validate_ttl
+from scheduler import recurrence as recurrences
+from scheduler.explain import FireTimePreview
+from scheduler.models import LockName, Schedule
+from scheduler.registry import exclusive_tasks
+
+PREVIEWED = 5
+# Where the recurrence names its arguments otherwise than the form its fields.
+_FORM_FIELDS = {
+    "expression": "cron_expression", "zone": "time_zone", "every": "every_seconds", "at": "once_at",
+    "anchor": "anchor", "start_at": "start_at", "end_at": "end_at",
+}  # fmt: skip
+
+
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """One schedule, with the name of its lock and the strategy that guards it.
+
+    The preview is computed by the recurrence that the ticker fires, from the values in the form.
+    """
+
+    task = forms.ChoiceField(help_text="Tasks declared with @exclusive_task.")
+    lock_name = forms.CharField(
+        max_length=200,
+        required=False,
+        help_text="What must not run twice at once. Empty: the schedule's name. Schedules that share it exclude "
+        "each other and share the strategy.",
+    )
+    strategy = forms.ChoiceField(
+        help_text="A change comes into force when nothing under the lock name is open."
+    )
+    reason = forms.CharField(
+        max_length=500, required=False, help_text="Why this change is made; kept in the change history."
+    )
+
+    class Meta:
+        model = Schedule
+        fields = (
+            "name", "notes", "task", "args", "kwargs", "queue", "priority", "cron_expression", "time_zone",
+            "every_seconds", "anchor", "once_at", "start_at", "end_at", "ttl", "once_per_tick", "delivery",
+            "misfire", "misfire_grace", "catch_up_window", "max_attempts", "enabled",
+        )  # fmt: skip
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["task"].choices = self._task_choices()
+        self.fields["strategy"].choices = [
+            ("", "---------"),
+            *((alias, alias) for alias in lock_backends.aliases()),
+        ]
+        if self.instance.pk:
+            self.fields["lock_name"].initial = self.instance.lock_id
+            self.fields["strategy"].initial = self.instance.lock.alias_wanted
+
+    def _task_choices(self) -> list[tuple[str, str]]:
+        names = list(exclusive_tasks())
+        if self.instance.pk and self.instance.task not in names:
+            names.append(self.instance.task)
+        return [("", "---------"), *((name, name) for name in names)]
+
+    def recurrence(self) -> recurrences.Recurrence | None:
+        """The recurrence that the form's values name, or None where they name none that is valid."""
+        try:
+            return self.instance.recurrence()
+        except (recurrences.InvalidRecurrence, TypeError, ValueError):
+            return None
+
+    def preview(self) -> list[FireTimePreview]:
+        """The next fire times of the values in the form."""
+        recurrence = self.recurrence()
+        return recurrence.preview(timezone.now(), PREVIEWED) if recurrence else []
+
+    def surprises(self) -> list[recurrences.RecurrenceWarning]:
+        """What may surprise in the recurrence."""
+        recurrence = self.recurrence()
+        return recurrences.warnings(recurrence, timezone.now()) if recurrence else []
+
+    def clean_args(self) -> list[Any]:
+        return self._json("args", list, "[]", 'a JSON list, for example ["north"]')  # type: ignore[no-any-return]
+
+    def clean_kwargs(self) -> dict[str, Any]:
+        return self._json("kwargs", dict, "{}", 'a JSON object, for example {"region": "north"}')  # type: ignore[no-any-return]
+
+    def _json(self, field: str, kind: type, empty: str, wanted: str) -> Any:
+        value = self.cleaned_data[field]
+        value = json.loads(empty) if value in (None, "") else value
+        if not isinstance(value, kind):
+            raise ValidationError(f"This must be {wanted}; you gave {json.dumps(value)}.")
+        return value
+
+    def clean_lock_name(self) -> str:
+        name: str = self.cleaned_data["lock_name"]
+        if not name:
+            name = "".join(c if c.isascii() and (c.isalnum() or c in "._:-") else "-" for c in self._name())
+        try:
+            return validate_name(name)
+        except ValueError as refusal:
+            raise ValidationError(str(refusal)) from refusal
+
+    def _name(self) -> str:
+        return str(self.cleaned_data.get("name") or self.data.get("name") or "").lower()
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        self._check_strategy(cleaned)
+        self._check_arguments(cleaned)
+        return cleaned
+
+    def _check_strategy(self, cleaned: dict[str, Any]) -> None:
+        """The strategy exists here, its store is configured, and it can honour the TTL and the task's limit."""
+        alias, ttl = cleaned.get("strategy"), cleaned.get("ttl")
+        if not alias:
+            return
+        try:
+            backend = lock_backends[alias]
+        except InvalidLockBackend as problem:
+            self.add_error("strategy", f"{problem} Correct LOCKS or choose another strategy.")
+            return
+        if ttl is not None:
+            try:
+                validate_ttl(ttl)
+            except ValueError as refusal:
+                self.add_error("ttl", str(refusal))
+                return
+        self._check_time_limit(backend, cleaned.get("task"), ttl or backend.ttl)
+
+    def _check_time_limit(self, backend: Any, task_name: str | None, ttl: float) -> None:
+        """A claim is not renewed, so a body that may run longer than its window is told before it is saved."""
+        task = exclusive_tasks().get(task_name or "")
+        limit = getattr(task, "time_limit", None)
+        if backend.verifies and not backend.renewable and limit and limit >= ttl:
+            self.add_error(
+                "ttl",
+                f"Strategy {backend.alias} is not renewed: the task's hard time limit is {limit:g} s and must be "
+                f"below the window of {ttl:g} s. Raise the TTL above {limit:g}, or lower the task's time_limit.",
+            )
+
+    def _check_arguments(self, cleaned: dict[str, Any]) -> None:
+        """The task would accept these arguments: told here instead of failing at every tick."""
+        task = exclusive_tasks().get(cleaned.get("task") or "")
+        if task is None or "args" in self.errors or "kwargs" in self.errors:
+            return
+        try:
+            task.__header__(*(cleaned.get("args") or []), **(cleaned.get("kwargs") or {}))
+        except TypeError as refusal:
+            self.add_error("kwargs", f"{task.name} does not take these arguments: {refusal}.")
+
+    def _post_clean(self) -> None:
+        super()._post_clean()
+        given = [
+            name for name in ("cron_expression", "every_seconds", "once_at") if self.cleaned_data.get(name)
+        ]
+        if len(given) != 1:
+            told = "none is given" if not given else f"{len(given)} are given"
+            self.add_error("cron_expression", f"Give exactly one of cron, every and once at; {told}.")
+            return
+        try:
+            recurrence = self.instance.recurrence()
+            if recurrence.next_after(timezone.now()) is None and not self.instance.pk:
+                self.add_error(
+                    given[0], "This never fires: its last fire time has passed. Give a later time."
+                )
+        except recurrences.InvalidRecurrence as problem:
+            field = _FORM_FIELDS.get(problem.field, "cron_expression")
+            if field not in self.errors:
+                self.add_error(field, problem.message)
+
+    def store_lock(self) -> LockName:
+        """Make or change the row of the lock name; the ticker puts the strategy in force when it is safe."""
+        lock, _ = LockName.objects.update_or_create(
+            name=self.cleaned_data["lock_name"], defaults={"alias_wanted": self.cleaned_data["strategy"]}
+        )
+        return lock

@@ -1,0 +1,165 @@
+"""Beats and workers as processes: what a team runs, and what happens when one is killed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from django.db.models import Count
+
+from aegis_site.demo.models import Effect
+from scheduler.models import Execution, Instance, Schedule, Tick
+from scheduler.models.tick import Delivery
+from scheduler.states import ExecutionState, TickState
+from tests.support import CeleryProcesses, wait_until
+from tests.support.engine import make_schedule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GUARDED = ["database", "optimistic", "redis", "redlock"]
+SETTLE = "aegis_site.demo.tasks.settle_invoices"
+DIGEST = "aegis_site.demo.tasks.send_digest"
+
+
+def executed(name: str) -> int:
+    return Execution.objects.filter(tick__schedule_name=name, state=ExecutionState.EXECUTED).count()
+
+
+def test_a_broadcast_from_a_real_beat_reaches_every_worker_and_one_runs_it(celery_processes: CeleryProcesses) -> None:
+    make_schedule("digest", every_seconds=1, task=DIGEST, delivery=Delivery.EVERY_WORKER)
+    for _ in range(3):
+        celery_processes.worker()
+    celery_processes.beat()
+
+    def all_heard() -> bool:
+        per_tick = Execution.objects.values("tick").annotate(heard=Count("worker", distinct=True))
+        return per_tick.filter(heard=3).count() >= 3
+
+    wait_until(all_heard, timeout=40, message="three ticks were heard of by all three workers")
+    per_tick = Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id"))
+    assert set(per_tick.values_list("bodies", flat=True)) == {1}
+    subjects = list(Effect.objects.values_list("subject", flat=True))
+    assert len(subjects) == len(set(subjects))
+
+
+def test_the_baseline_doubles_its_effects_on_real_workers(celery_processes: CeleryProcesses) -> None:
+    make_schedule(
+        "baseline", alias="none", every_seconds=1, task=SETTLE, kwargs={"seconds": 0.2}, once_per_tick=False,
+        delivery=Delivery.EVERY_WORKER,
+    )  # fmt: skip
+    for _ in range(2):
+        celery_processes.worker()
+    celery_processes.beat()
+
+    def doubled() -> bool:
+        return Effect.objects.values("subject").annotate(times=Count("id")).filter(times=2).exists()
+
+    wait_until(doubled, timeout=40, message="an invoice was settled twice")
+
+
+def test_two_beats_share_the_catalog_without_doubling_a_tick(celery_processes: CeleryProcesses) -> None:
+    for number in range(10):
+        make_schedule(f"digest-{number}", every_seconds=1, task=DIGEST)
+    celery_processes.worker(concurrency=2)
+    celery_processes.beat()
+    celery_processes.beat()
+    wait_until(lambda: Execution.objects.filter(began=True).count() >= 60, timeout=60, message="60 bodies ran")
+    assert Instance.objects.filter(kind="beat").count() == 2
+    doubled = Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id")).filter(bodies__gt=1)
+    assert not doubled.exists()
+    assert not Execution.objects.filter(state=ExecutionState.DUPLICATE).exists()
+    for name in Schedule.objects.values_list("name", flat=True):
+        times = list(Tick.objects.filter(schedule_name=name).order_by("fire_time").values_list("fire_time", flat=True))
+        assert all((b - a).total_seconds() == 1 for a, b in zip(times, times[1:], strict=False))
+
+
+def child_of(parent_pid: int) -> psutil.Process:
+    """The pool process that runs the body."""
+    running = Execution.objects.get(state=ExecutionState.RUNNING)
+    assert running.pid is not None
+    process = psutil.Process(running.pid)
+    assert process.ppid() == parent_pid
+    return process
+
+
+@pytest.mark.parametrize("alias", GUARDED)
+def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
+    alias: str, celery_processes: CeleryProcesses
+) -> None:
+    """The bound is a promise (TTL 6 s + 4 s), measured by the database's stamps and not by this test's clock."""
+    make_schedule("victim", alias=alias, every_seconds=2, task=SETTLE, kwargs={"seconds": 5.0})
+    first = celery_processes.worker()
+    celery_processes.beat()
+    wait_until(
+        lambda: Execution.objects.filter(state=ExecutionState.RUNNING).exists(), timeout=40, message="a body is inside"
+    )
+    celery_processes.worker()
+    victim = wait_until(
+        lambda: Execution.objects.filter(state=ExecutionState.RUNNING, worker__startswith=first.name).first(),
+        timeout=60,
+        message="the first worker is inside a body",
+    )
+    first.signal_group(signal.SIGKILL)
+    wait_until(lambda: not first.running, message="the worker is gone")
+    killed_at = _database_now()
+
+    successor = wait_until(
+        lambda: Execution.objects.filter(began=True, started_at__gt=killed_at).order_by("started_at").first(),
+        timeout=40,
+        message="another execution of the schedule started",
+    )
+    assert (successor.started_at - killed_at).total_seconds() <= 10.0
+    abandoned = wait_until(
+        lambda: Execution.objects.filter(pk=victim.pk, state=ExecutionState.ABANDONED).first(),
+        timeout=40,
+        message="the killed execution was abandoned",
+    )
+    assert "no heartbeat" in abandoned.reason and "the lease is gone" in abandoned.reason
+
+
+def _database_now():  # type: ignore[no-untyped-def]
+    from tests.support.engine import database_now
+
+    return database_now()
+
+
+def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
+    celery_processes: CeleryProcesses, tmp_path: Path
+) -> None:
+    points = tmp_path / "failpoints"
+    points.mkdir()
+    (points / "after-mint").write_text("kill")
+    make_schedule("digest", every_seconds=1, task=DIGEST)
+    celery_processes.worker()
+    doomed = celery_processes.beat(env={"AEGIS_FAILPOINTS": str(points)})
+    wait_until(lambda: not doomed.running, timeout=30, message="the beat was killed after its commit")
+    stored = list(Tick.objects.values_list("pk", flat=True))
+    assert stored and not Execution.objects.exists()
+    celery_processes.beat()
+    wait_until(
+        lambda: Execution.objects.filter(tick__in=stored, state=ExecutionState.EXECUTED).count() == len(stored),
+        timeout=40,
+        message="the stored ticks ran",
+    )
+
+
+def test_a_worker_that_starts_before_the_tick_is_marked_dispatched_runs_it(
+    celery_processes: CeleryProcesses, tmp_path: Path
+) -> None:
+    points = tmp_path / "failpoints"
+    points.mkdir()
+    hold = points / "after-publish"
+    hold.touch()
+    make_schedule("digest", every_seconds=2, task=DIGEST)
+    celery_processes.worker()
+    celery_processes.beat(env={"AEGIS_FAILPOINTS": str(points)})
+    first = wait_until(
+        lambda: Execution.objects.filter(state=ExecutionState.EXECUTED).first(), timeout=40, message="the tick ran"
+    )
+    assert list(points.glob("after-publish.reached.*"))
+    hold.unlink()
+    wait_until(lambda: executed("digest") >= 2, timeout=40, message="the beat went on")
+    tick = Tick.objects.get(pk=first.tick_id)
+    assert (tick.state, tick.outcome) == (TickState.CLOSED, "executed")
