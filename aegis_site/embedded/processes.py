@@ -81,6 +81,11 @@ class ChildProcess:
         """Let a paused process go on (SIGCONT)."""
         self._signal_tree(signal.SIGCONT)
 
+    def last_line(self) -> str:
+        """The last line of the log that is not empty; an empty string when there is none."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
     def _signal_tree(self, number: signal.Signals) -> None:
         """Signal the process first, so that it makes no child meanwhile, then its descendants."""
         if not self.running:
