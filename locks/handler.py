@@ -20,9 +20,7 @@ def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend
     """The class that ``BACKEND`` names. Raises ``InvalidLockBackend`` if it names none."""
     path = params.get("BACKEND") if isinstance(params, Mapping) else None
     if not isinstance(path, str):
-        raise InvalidLockBackend(
-            f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class."
-        )
+        raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class.")
     try:
         found = import_string(path)
     except ImportError as error:
@@ -46,7 +44,11 @@ class LockBackendHandler(_Handler):
 
     def configure_settings(self, settings: dict[str, Any] | None) -> dict[str, Any]:
         """As given, else ``settings.LOCKS``, else none at all."""
-        return dict(getattr(django_settings, self.settings_name, {})) if settings is None else settings
+        if settings is None:
+            settings = getattr(django_settings, self.settings_name, {})
+        if not isinstance(settings, Mapping):
+            raise InvalidLockBackend("settings.LOCKS is no mapping: give a dict, shaped like CACHES.")
+        return dict(settings)
 
     def create_connection(self, alias: str) -> BaseLockBackend:
         params = self.settings[alias]
@@ -64,7 +66,8 @@ class LockBackendHandler(_Handler):
 
     def reset(self) -> None:
         """Forget all backends, so that changed settings are read again. Closes this thread's connections."""
-        self.close_all()
+        if "settings" in self.__dict__:  # nothing was made before they were read
+            self.close_all()
         self._connections = Local(self.thread_critical)
         self._settings = None
         self.__dict__.pop("settings", None)  # a cached property

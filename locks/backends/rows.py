@@ -113,13 +113,10 @@ class RowBackend(BaseLockBackend):
         self, action: str, name: str, sql: str, params: Mapping[str, Any], timeout: float | None = None
     ) -> connection.Rows:
         try:
-            return connection.execute(
-                sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT
-            )
+            return connection.execute(sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT)
         except psycopg.Error as error:
             raise LockUnavailable(
-                f"Lock {name!r} ({self.alias}): database {self.using!r} could not {action}:"
-                f" {_reason(error)}.",
+                f"Lock {name!r} ({self.alias}): database {self.using!r} could not {action}: {_reason(error)}.",
                 name=name,
                 alias=self.alias,
             ) from error

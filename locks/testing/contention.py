@@ -78,8 +78,7 @@ def count_overlaps(
     that inherited connections would show.
     """
     children = [
-        _fork(lambda: _contend_in_child(backend, name, folder, entries_each, within))
-        for _ in range(processes)
+        _fork(lambda: _contend_in_child(backend, name, folder, entries_each, within)) for _ in range(processes)
     ]
     statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     result = Contention(

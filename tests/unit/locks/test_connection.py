@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import os
+import select
+import signal
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from locks import connection
+from locks.testing import wait_until
+from tests.contract.wires import WIRED, wired_database
+
+pytestmark = pytest.mark.django_db
+
+BACKEND_PID = "SELECT pg_backend_pid()"
+
+
+@pytest.fixture(autouse=True)
+def fresh_connections() -> Iterator[None]:
+    connection.close_all()
+    yield
+    connection.close_all()
+
+
+def backend_pid() -> int:
+    pid: int = connection.execute(BACKEND_PID)[0][0]
+    return pid
+
+
+def terminate(pid: int) -> None:
+    with psycopg.connect(**raw_params()) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+    wait_until(lambda: not alive(pid))
+
+
+def alive(pid: int) -> bool:
+    with psycopg.connect(**raw_params()) as other:
+        return bool(other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchall())
+
+
+def raw_params() -> dict[str, Any]:
+    params = connections["default"].get_connection_params()
+    params.pop("cursor_factory")
+    return params
+
+
+def test_rows_and_no_rows() -> None:
+    assert connection.execute("SELECT %(a)s::int, 'b'", {"a": 1}) == [(1, "b")]
+    assert connection.execute("SELECT 1 WHERE false") == []
+    assert connection.execute("SET application_name = 'aegis'") == []
+
+
+def test_one_connection_per_thread_on_the_test_database() -> None:
+    assert backend_pid() == backend_pid()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(backend_pid).result() != backend_pid()
+    name = connections["default"].settings_dict["NAME"]
+    assert connection.execute("SELECT current_database()") == [(name,)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("application_name", "aegis"),
+        ("lock_timeout", "1s"),
+        ("statement_timeout", "3s"),
+        ("synchronous_commit", "on"),
+        ("default_transaction_isolation", "read committed"),
+    ],
+)
+def test_the_session_is_set_up(setting: str, value: str) -> None:
+    assert connection.execute(f"SHOW {setting}") == [(value,)]
+
+
+def test_options_of_the_database_are_honoured() -> None:
+    with wired_database():
+        connections.settings[WIRED]["OPTIONS"] = {"options": "-c work_mem=5MB", "application_name": "mine"}
+        assert connection.execute("SHOW work_mem", using=WIRED) == [("5MB",)]
+        assert connection.execute("SHOW lock_timeout", using=WIRED) == [("1s",)]
+        assert connection.execute("SHOW application_name", using=WIRED) == [("mine",)]
+
+
+def test_each_statement_is_committed_at_once() -> None:
+    name = f"t.{uuid.uuid4().hex}"
+    connection.execute("INSERT INTO aegis_locks_fence (name) VALUES (%(name)s)", {"name": name})
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(
+            connection.execute, "SELECT 1 FROM aegis_locks_fence WHERE name = %(name)s", {"name": name}
+        )
+        assert seen.result() == [(1,)]
+
+
+def test_an_error_of_the_server_leaves_the_connection_usable() -> None:
+    pid = backend_pid()
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.execute("SELECT 1 / 0")
+    assert backend_pid() == pid
+
+
+def test_a_session_ended_while_idle_is_replaced_unnoticed() -> None:
+    """After a restart of the database the first statement simply goes to a new connection."""
+    pid = backend_pid()
+    terminate(pid)
+    assert backend_pid() != pid
+
+
+def test_a_session_ended_during_a_statement_raises_and_the_next_call_reconnects() -> None:
+    pid = backend_pid()
+    thread = Thread(target=lambda: (wait_until(lambda: waits_in_sleep(pid)), terminate(pid)))
+    thread.start()
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("SELECT pg_sleep(2.5)")
+    thread.join()
+    assert backend_pid() != pid
+
+
+def waits_in_sleep(pid: int) -> bool:
+    with psycopg.connect(**raw_params()) as other:
+        found = other.execute(
+            "SELECT FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'", [pid]
+        ).fetchall()
+        return bool(found)
+
+
+def test_waiting_for_an_answer_is_bounded_by_the_client() -> None:
+    pid = backend_pid()
+    with pytest.raises(connection.NoAnswer):
+        connection.execute("SELECT pg_sleep(2.5)", timeout=0.1)
+    assert backend_pid() != pid
+
+
+def test_a_dead_wire_is_bounded_by_the_client() -> None:
+    with wired_database() as proxy:
+        connection.execute("SELECT 1", using=WIRED)
+        proxy.swallow_answers()
+        with pytest.raises(connection.NoAnswer):
+            connection.execute("SELECT 1", using=WIRED, timeout=0.1)
+
+
+def test_an_exception_from_a_signal_handler_leaves_the_next_call_working() -> None:
+    """What the interrupt of a lost lease does to whatever statement is under way."""
+
+    class InterruptionError(Exception):
+        pass
+
+    def interrupt(*args: object) -> None:
+        raise InterruptionError
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(InterruptionError):
+            connection.execute("SELECT pg_sleep(2.5)")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert connection.execute("SELECT 1") == [(1,)]
+
+
+def test_a_forked_child_connects_anew_and_leaves_its_parents_session_alone() -> None:
+    mine = backend_pid()
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.write(writing, str(backend_pid()).encode())
+            connection.close_all()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert select.select([reading], [], [], 0)[0], "the child could not ask"
+    assert int(os.read(reading, 20)) != mine
+    assert backend_pid() == mine
+    os.close(reading)
+    os.close(writing)
+
+
+def test_the_connection_of_a_thread_ends_with_it() -> None:
+    pids: list[int] = []
+    thread = Thread(target=lambda: pids.append(backend_pid()))
+    thread.start()
+    thread.join()
+    wait_until(lambda: not alive(pids[0]), what="the ended thread's session is gone")
+
+
+def test_close_all_reaches_other_threads() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        theirs = pool.submit(backend_pid).result()
+        connection.close_all()
+        wait_until(lambda: not alive(theirs))
+        assert pool.submit(backend_pid).result() != theirs
+
+
+def test_another_database_engine_is_refused() -> None:
+    connections.settings["lite"] = {
+        **connections["default"].settings_dict,
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": ":memory:",
+    }
+    try:
+        with pytest.raises(ImproperlyConfigured, match="need PostgreSQL"):
+            connection.execute("SELECT 1", using="lite")
+    finally:
+        del connections.settings["lite"]
+        del connections["lite"]
+
+
+def test_routed_statements_run_in_the_tests_own_transaction() -> None:
+    with connection.routed_to_django():
+        assert connection.is_routed()
+        with connections["default"].cursor() as cursor:
+            cursor.execute(BACKEND_PID)
+            assert connection.execute(BACKEND_PID) == [cursor.fetchone()]
+    assert not connection.is_routed()
+
+
+def test_an_error_in_a_routed_statement_does_not_end_the_tests_transaction() -> None:
+    with connection.routed_to_django():
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute("SELECT 1 / 0")
+        assert connection.execute("SELECT 1") == [(1,)]
+
+
+def test_routing_is_for_one_thread() -> None:
+    with (
+        connection.routed_to_django(),
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(psycopg.OperationalError, match="another thread"),
+    ):
+        pool.submit(connection.execute, "SELECT 1").result()

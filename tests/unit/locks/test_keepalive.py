@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from locks import Lease, LeaseLost, lock_backends
+from locks.backends.base import BaseLockBackend
+from locks.backends.redis import RedisLockBackend
+from locks.keepalive import keep_alive
+from locks.signals import lease_lost
+from locks.testing import FrozenClock, TcpProxy, wait_until
+from tests.contract.wires import WIRED, wired_redis
+
+pytestmark = pytest.mark.django_db
+
+Wired = tuple[RedisLockBackend, TcpProxy]
+
+
+@pytest.fixture
+def wired() -> Iterator[Wired]:
+    """The redis backend over a wire of its own, under an alias of its own."""
+    with wired_redis("redis") as (backend, (proxy,)):
+        yield cast("RedisLockBackend", backend), proxy
+
+
+def acquired(backend: BaseLockBackend, ttl: float) -> Lease:
+    lease = backend.acquire(f"keep.{uuid.uuid4().hex}", ttl=ttl)
+    assert lease is not None
+    return lease
+
+
+def threads(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def test_silence_is_asked_again_until_the_store_is_back(wired: Wired) -> None:
+    backend, proxy = wired
+    told: list[LeaseLost] = []
+    with keep_alive(backend, acquired(backend, ttl=3), told.append) as kept:
+        proxy.cut()
+        first = kept.lease.trusted_until
+        wait_until(lambda: kept.next_renewal > first - 3 + 1.01, what="a renewal found the store silent")
+        proxy.heal()
+        wait_until(lambda: kept.renewals >= 1, what="a later renewal reached the store")
+        kept.check()
+    assert told == []
+    assert not kept.lost
+    assert backend.release(kept.lease) is True
+
+
+def test_a_store_that_stays_silent_ends_the_lease_with_its_window(wired: Wired) -> None:
+    backend, proxy = wired
+    told: list[LeaseLost] = []
+    with keep_alive(backend, acquired(backend, ttl=0.6), told.append) as kept:
+        proxy.cut()
+        wait_until(lambda: told, what="the loss was told")
+        assert backend.clock() >= kept.lease.trusted_until
+        with pytest.raises(LeaseLost, match="trust window is over"):
+            kept.check()
+    assert len(told) == 1
+
+
+def test_the_loss_is_told_while_a_renewal_still_hangs(wired: Wired) -> None:
+    """The thread that watches asks no store: one that never answers cannot hold it up."""
+    backend, proxy = wired
+    params = {**backend.params, "OPTIONS": {"SOCKET_TIMEOUT": 5}}
+    slow = RedisLockBackend(WIRED, params)
+    told: list[bool] = []
+    lease = acquired(slow, ttl=0.6)
+    with keep_alive(slow, lease, lambda error: told.append(kept.renewing.locked())) as kept:
+        proxy.swallow_answers()
+        wait_until(lambda: told, what="the loss was told")
+        proxy.cut()  # lets the hanging renewal end
+    assert told == [True]
+
+
+def test_not_ours_any_more_is_final_at_once(wired: Wired) -> None:
+    backend, _ = wired
+    told: list[LeaseLost] = []
+    with keep_alive(backend, acquired(backend, ttl=3), told.append) as kept:
+        backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+        wait_until(lambda: told)
+        assert backend.clock() < kept.lease.trusted_until
+        assert kept.lost
+        with pytest.raises(LeaseLost, match="no longer shows it as ours"):
+            kept.check()
+
+
+def test_a_suspended_machine_finds_its_lease_lost(wired: Wired) -> None:
+    backend, _ = wired
+    told: list[LeaseLost] = []
+    clock = FrozenClock()
+    backend.clock = clock
+    with keep_alive(backend, acquired(backend, ttl=30), told.append) as kept:
+        assert not kept.lost
+        kept.check()
+        clock.advance(30)
+        assert kept.lost
+        with pytest.raises(LeaseLost):
+            kept.check()
+        wait_until(lambda: told)
+    assert len(told) == 1
+
+
+def test_one_renewing_thread_per_alias_serves_all_leases(wired: Wired) -> None:
+    backend, _ = wired
+    with (
+        keep_alive(backend, acquired(backend, ttl=1)) as first,
+        keep_alive(backend, acquired(backend, ttl=1)) as second,
+        keep_alive(backend, acquired(backend, ttl=30)) as third,
+    ):
+        wait_until(lambda: first.renewals and second.renewals)
+        assert len(threads(f"aegis-renew-{WIRED}")) == 1
+        assert len(threads("aegis-watch")) == 1
+        assert third.renewals == 0
+
+
+def test_nothing_is_renewed_after_leaving(wired: Wired) -> None:
+    backend, proxy = wired
+    with keep_alive(backend, acquired(backend, ttl=0.6)) as kept:
+        wait_until(lambda: kept.renewals)
+    count, sent = kept.renewals, proxy.requests
+    wait_until(lambda: backend.clock() > kept.lease.trusted_until)
+    assert (kept.renewals, proxy.requests) == (count, sent)
+    assert not kept.lost, "what was not lost when its keep-alive ended is not lost later"
+
+
+def test_a_failing_on_lost_is_logged_and_harms_no_other_lease(wired: Wired, caplog: pytest.LogCaptureFixture) -> None:
+    backend, _ = wired
+
+    def fail(error: LeaseLost) -> None:
+        raise RuntimeError("observer")
+
+    with (
+        keep_alive(backend, acquired(backend, ttl=1)) as healthy,
+        keep_alive(backend, acquired(backend, ttl=1), fail) as unlucky,
+    ):
+        backend.force_release(unlucky.lease.name, lease_id=unlucky.lease.lease_id)
+        wait_until(lambda: unlucky.lost)
+        wait_until(lambda: healthy.renewals >= 2)
+        assert not healthy.lost
+    wait_until(lambda: any("on_lost failed" in record.message for record in caplog.records))
+
+
+def test_the_loss_is_sent_as_a_signal(wired: Wired) -> None:
+    backend, _ = wired
+    seen: list[str] = []
+
+    def observe(*, name: str, alias: str, error: LeaseLost, **kwargs: object) -> None:
+        seen.append(f"{alias} {name}")
+        raise RuntimeError("an observer never changes an outcome")
+
+    lease_lost.connect(observe)
+    try:
+        with keep_alive(backend, acquired(backend, ttl=1)) as kept:
+            backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+            wait_until(lambda: seen)
+            assert kept.lost
+    finally:
+        lease_lost.disconnect(observe)
+    assert seen == [f"{WIRED} {kept.lease.name}"]
+
+
+@pytest.mark.parametrize("alias", ["none", "optimistic"])
+def test_without_a_trust_window_nothing_is_watched(alias: str) -> None:
+    backend = lock_backends[alias]
+    with keep_alive(backend, acquired(backend, ttl=1)) as kept:
+        assert threads(f"aegis-renew-{alias}") == []
+        assert not kept.lost
+        kept.check()
+    backend.release(kept.lease)
+
+
+def test_a_forked_child_keeps_its_own_lease_alive(wired: Wired) -> None:
+    backend, _ = wired
+    with keep_alive(backend, acquired(backend, ttl=1)) as kept:
+        wait_until(lambda: kept.renewals)
+        if not (child := os.fork()):
+            status = 1
+            try:
+                logging.disable()
+                own = lock_backends["redis"]
+                with keep_alive(own, acquired(own, ttl=1)) as theirs:
+                    wait_until(lambda: theirs.renewals >= 1)
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        seen = kept.renewals
+        wait_until(lambda: kept.renewals > seen, what="the parent goes on renewing")
