@@ -68,6 +68,7 @@ wheel: $(stamp)  ## Build the distribution that other projects install
 up:  ## Start the containers: http://localhost:8000
 	test -f .env || { echo 'error: no .env: `cp .env.example .env` and look through it.' >&2; exit 1; }
 	$(compose) up -d --build --scale worker=4
+	echo 'http://localhost:8000 (or your WEB_PORT); user admin, password: $(compose) logs migrate'
 
 down:  ## Stop the containers and remove their data
 	$(compose) down -v

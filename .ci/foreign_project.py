@@ -1,4 +1,4 @@
-"""A Django project of somebody else's that has the wheel installed: are its templates, files and migrations found?"""
+"""Somebody else's Django project with the wheel installed: are templates, files and migrations found?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import django
 from django.conf import settings
 
 settings.configure(
-    SECRET_KEY="only for this check",
+    SECRET_KEY="only for this check",  # noqa: S106
     DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}},
     LOCKS={"default": {"BACKEND": "locks.backends.database.DatabaseLeaseBackend", "TTL": 10}},
     CELERY_BEAT_SCHEDULER="scheduler.beat:CatalogScheduler",

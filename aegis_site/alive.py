@@ -1,7 +1,8 @@
-"""A container's health check: `python -m aegis_site.alive beat` (or `worker`) exits 0 while this host's one works.
+"""A container's health check: `python -m aegis_site.alive beat` (or `worker`) exits 0 while it works.
 
-A process that runs may still hang. Beats and workers stamp a row from the loop or thread that does their work, so a
-fresh stamp says more than a process list; a database that is away makes every one of them unhealthy, as it should.
+A process that runs may still hang. Beats and workers stamp a row from the loop or thread that does their
+work, so a fresh stamp says more than a process list; a database that is away makes every one of them
+unhealthy, as it should.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ STAMPS_MISSED = 10  # in a row, before a process counts as stuck
 
 
 def main(kind: str) -> str | None:
-    """Return None when a process of this kind on this host has stamped lately, else a sentence for the log."""
+    """Return None when this host's process of that kind has stamped lately, else a sentence."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "aegis_site.settings")
     django.setup()
 
