@@ -17,15 +17,16 @@ Body = Callable[[RunContext], Any]
 
 
 class RetryLater(Retry):
-    """``self.retry()`` of a delivered tick: nothing is published, the tick itself waits ``countdown`` seconds.
+    """``self.retry()`` of a delivered tick: nothing is published, the tick itself waits ``when`` seconds.
 
     Celery's own retry publishes the message before it raises. Timeline of what that would do: attempt 1 publishes
     attempt 2; another worker takes it while attempt 1 still holds the lease, is refused, and the message is gone.
     """
 
-    def __init__(self, *args: Any, countdown: float, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.countdown = countdown
+    @property
+    def countdown(self) -> float:
+        """Seconds until the next attempt. Kept in Celery's own ``when``: a worker's child pickles this exception."""
+        return float(self.when or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +56,7 @@ def enter(body: Body, context: RunContext) -> Returned:
     except LeaseLost as lost:
         return _ended(began, lost, ExecutionState.LOST, reason="the body stopped: the lease is over")
     except Ignore as ignored:
-        return _ended(
-            began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result"
-        )
+        return _ended(began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result")
     except Reject as rejected:
         return _ended(began, rejected, ExecutionState.FAILED, reason="the body rejected the message")
     except BaseException as failure:  # not only Exception: SystemExit must be recorded too

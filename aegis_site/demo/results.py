@@ -43,9 +43,9 @@ class Result:
     @property
     def agrees(self) -> bool:
         """Whether the audit says what the ledger says."""
-        return (
-            self.duplicates == self.ledger_duplicates
-            and self.overlaps <= self.ledger_overlaps <= self.overlaps + self.overlaps_possible
+        return collisions.agrees(
+            collisions.AuditCounts(duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible),
+            collisions.LedgerCounts(duplicates=self.ledger_duplicates, overlaps=self.ledger_overlaps),
         )
 
 
@@ -69,11 +69,10 @@ def _result(schedule: Schedule) -> Result:
     ticks = Tick.objects.filter(schedule=schedule)
     executions = Execution.objects.filter(tick__schedule=schedule)
     states = Counter(executions.values_list("state", flat=True))
-    bodies = bodies_of(executions)
-    overlaps = collisions.overlaps(bodies)
+    counted = collisions.count(bodies_of(executions))
     effects = list(
         Effect.objects.filter(schedule=schedule.name, left_at__isnull=False).values_list(
-            "subject", "amount_cents", "entered_at", "left_at"
+            "subject", "amount_cents", "resource", "entered_at", "left_at"
         )
     )
     waits = sorted(executions.exclude(acquire_ms=None).values_list("acquire_ms", flat=True))
@@ -86,9 +85,9 @@ def _result(schedule: Schedule) -> Result:
         executed=states[ExecutionState.EXECUTED],
         prevented=states[ExecutionState.PREVENTED],
         duplicate_deliveries=states[ExecutionState.DUPLICATE],
-        duplicates=len(collisions.duplicates(bodies)),
-        overlaps=len(overlaps.proven),
-        overlaps_possible=len(overlaps.possible),
+        duplicates=counted.duplicates,
+        overlaps=counted.proven,
+        overlaps_possible=counted.possible,
         missed=ticks.filter(state=TickState.MISFIRED).count(),
         blocked=states[ExecutionState.BLOCKED],
         abandoned=states[ExecutionState.ABANDONED],
@@ -98,7 +97,7 @@ def _result(schedule: Schedule) -> Result:
         acquire_p99_ms=_percentile(waits, 0.99),
         ledger_effects=len(effects),
         ledger_duplicates=collisions.ledger_duplicates([subject for subject, *_ in effects]),
-        ledger_overlaps=collisions.ledger_overlaps([(entered, left) for _, _, entered, left in effects]),
+        ledger_overlaps=collisions.ledger_overlaps((tuple(stay) for _, _, *stay in effects)),
         ledger_settled_twice=_money_twice([(subject, cents) for subject, cents, *_ in effects]),
     )
 

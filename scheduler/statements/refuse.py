@@ -39,12 +39,14 @@ SELECT seen.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::
        false,
        CASE WHEN seen.state IN ('planned', 'dispatched') THEN 'prevented'
             WHEN seen.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
-            ELSE 'duplicate' END,
+            WHEN %(guarded)s::bool THEN 'duplicate'
+            ELSE 'prevented' END,
        coalesce((SELECT id FROM holder), (SELECT id FROM sibling)),
        CASE WHEN seen.state IN ('planned', 'dispatched') THEN 'the name is held by another'
             WHEN seen.outcome IN ('prevented', 'blocked', 'revoked', 'misfired')
                 THEN 'the tick was closed without a run: ' || seen.outcome
-            ELSE 'this tick was started by another delivery' END,
+            WHEN %(guarded)s::bool THEN 'this tick was started by another delivery'
+            ELSE 'the name is held by another' END,
        '', ''
 FROM seen
 RETURNING id, state, reason, EXISTS (SELECT FROM closed)

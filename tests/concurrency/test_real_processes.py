@@ -27,7 +27,9 @@ def executed(name: str) -> int:
     return Execution.objects.filter(tick__schedule_name=name, state=ExecutionState.EXECUTED).count()
 
 
-def test_a_broadcast_from_a_real_beat_reaches_every_worker_and_one_runs_it(celery_processes: CeleryProcesses) -> None:
+def test_a_broadcast_from_a_real_beat_reaches_every_worker_and_one_runs_it(
+    celery_processes: CeleryProcesses,
+) -> None:
     make_schedule("digest", every_seconds=1, task=DIGEST, delivery=Delivery.EVERY_WORKER)
     for _ in range(3):
         celery_processes.worker()
@@ -65,13 +67,19 @@ def test_two_beats_share_the_catalog_without_doubling_a_tick(celery_processes: C
     celery_processes.worker(concurrency=2)
     celery_processes.beat()
     celery_processes.beat()
-    wait_until(lambda: Execution.objects.filter(began=True).count() >= 60, timeout=60, message="60 bodies ran")
+    wait_until(
+        lambda: Execution.objects.filter(began=True).count() >= 60, timeout=60, message="60 bodies ran"
+    )
     assert Instance.objects.filter(kind="beat").count() == 2
-    doubled = Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id")).filter(bodies__gt=1)
+    doubled = (
+        Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id")).filter(bodies__gt=1)
+    )
     assert not doubled.exists()
     assert not Execution.objects.filter(state=ExecutionState.DUPLICATE).exists()
     for name in Schedule.objects.values_list("name", flat=True):
-        times = list(Tick.objects.filter(schedule_name=name).order_by("fire_time").values_list("fire_time", flat=True))
+        times = list(
+            Tick.objects.filter(schedule_name=name).order_by("fire_time").values_list("fire_time", flat=True)
+        )
         assert all((b - a).total_seconds() == 1 for a, b in zip(times, times[1:], strict=False))
 
 
@@ -93,7 +101,9 @@ def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
     first = celery_processes.worker()
     celery_processes.beat()
     wait_until(
-        lambda: Execution.objects.filter(state=ExecutionState.RUNNING).exists(), timeout=40, message="a body is inside"
+        lambda: Execution.objects.filter(state=ExecutionState.RUNNING).exists(),
+        timeout=40,
+        message="a body is inside",
     )
     celery_processes.worker()
     victim = wait_until(
@@ -139,7 +149,9 @@ def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
     assert stored and not Execution.objects.exists()
     celery_processes.beat()
     wait_until(
-        lambda: Execution.objects.filter(tick__in=stored, state=ExecutionState.EXECUTED).count() == len(stored),
+        lambda: (
+            Execution.objects.filter(tick__in=stored, state=ExecutionState.EXECUTED).count() == len(stored)
+        ),
         timeout=40,
         message="the stored ticks ran",
     )
@@ -156,7 +168,9 @@ def test_a_worker_that_starts_before_the_tick_is_marked_dispatched_runs_it(
     celery_processes.worker()
     celery_processes.beat(env={"AEGIS_FAILPOINTS": str(points)})
     first = wait_until(
-        lambda: Execution.objects.filter(state=ExecutionState.EXECUTED).first(), timeout=40, message="the tick ran"
+        lambda: Execution.objects.filter(state=ExecutionState.EXECUTED).first(),
+        timeout=40,
+        message="the tick ran",
     )
     assert list(points.glob("after-publish.reached.*"))
     hold.unlink()

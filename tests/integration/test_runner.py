@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -207,7 +208,9 @@ def test_a_failing_body_is_failed_and_the_error_is_kept() -> None:
 
 
 def test_a_hard_time_limit_is_recorded_before_the_process_goes() -> None:
-    outcome = run(delivery_of(make_tick(make_schedule())), lambda context: (_ for _ in ()).throw(SystemExit("limit")))
+    outcome = run(
+        delivery_of(make_tick(make_schedule())), lambda context: (_ for _ in ()).throw(SystemExit("limit"))
+    )
     assert row(outcome).state == "failed"
 
 
@@ -215,15 +218,26 @@ def test_a_retry_waits_in_the_tick_and_a_late_copy_of_the_first_attempt_does_not
     tick = make_tick(make_schedule())
 
     def body(context: RunContext) -> None:
-        raise RetryLater(countdown=0.0)
+        raise RetryLater(when=0.0)
 
     outcome = run(delivery_of(tick), body)
     again = Tick.objects.get(pk=tick.pk)
-    assert (outcome.state, again.state, again.attempt, again.retries) == ("retried", TickState.DISPATCHED, 2, 1)
+    assert (outcome.state, again.state, again.attempt, again.retries) == (
+        "retried",
+        TickState.DISPATCHED,
+        2,
+        1,
+    )
 
     copy_of_first = run(delivery_of(tick), nothing)
     assert copy_of_first.state is ExecutionState.DUPLICATE
     assert run(delivery_of(again), nothing).state is ExecutionState.EXECUTED
+
+
+def test_a_retry_survives_the_way_from_a_child_to_its_worker() -> None:
+    """An exception that cannot be unpickled there ends the whole worker."""
+    sent = pickle.loads(pickle.dumps(RetryLater(exc=ValueError("gone"), when=2.5)))
+    assert (sent.countdown, str(sent.exc)) == (2.5, "gone")
 
 
 def test_start_before_the_ticker_has_marked_the_tick_dispatched() -> None:

@@ -21,7 +21,7 @@ from aegis_site.demo.cli.seed import make_admin
 from aegis_site.demo.fleet import Fleet, FleetError, free_port
 from aegis_site.demo.results import Result, as_json, results
 from aegis_site.demo.table import table
-from locks import lock_backends
+from locks import LockUnavailable, lock_backends
 from scheduler.models import Execution, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState
 from scheduler.ticker import Ticker
@@ -38,9 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=_positive, default=4, help="worker processes (default 4)")
     parser.add_argument("--beats", type=_positive, default=2, help="beat processes (default 2)")
     parser.add_argument("--seconds", type=_positive, help="how long ticks are made (default: until Ctrl-C)")
-    parser.add_argument(
-        "--format", choices=("table", "json"), default="table", help="of the result on stdout"
-    )
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result on stdout")
     parser.add_argument("--port", type=int, default=8000, help="of the pages (default 8000; 0: any free one)")
 
 
@@ -59,13 +57,11 @@ def run(
     try:
         fleet = Fleet(workers=workers, beats=beats, port=free_port(port), logs=_logs())
         took = _show(fleet, console, seconds)
-    except FleetError as trouble:
+    except (FleetError, LockUnavailable) as trouble:
         raise CommandError(str(trouble), returncode=UNAVAILABLE) from trouble
     rows = results()
     if options["format"] == "json":
-        sys.stdout.write(
-            json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n"
-        )
+        sys.stdout.write(json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n")
     else:
         Console(width=None if sys.stdout.isatty() else 200).print(table(rows, f"Result after {took:.0f} s"))
         _summary(Console(), rows)
@@ -88,10 +84,9 @@ def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
 
 
 def _prepare(console: Console) -> None:
-    """Tables, schedules, an administrator; redlock's nodes begin their quarantine while the rest starts."""
+    """Tables and schedules; the nodes of a quorum begin their quarantine while the rest starts."""
     call_command("migrate", verbosity=0, interactive=False)
-    if "redlock" in lock_backends.aliases():
-        lock_backends["redlock"].prepare()
+    _seconds_until_all_grant()
     schedules = seed(set(lock_backends.aliases()))
     console.print(
         f"{len(schedules)} schedules, strategies: {', '.join(sorted({s.lock.alias_wanted for s in schedules}))}"
@@ -102,7 +97,7 @@ def _start(fleet: Fleet, console: Console) -> None:
     fleet.start_web_and_workers()
     password = make_admin(password=None)
     give_up = time.monotonic() + READY_WITHIN
-    while not fleet.ready():
+    while not fleet.ready() or _seconds_until_all_grant() > 0:
         if time.monotonic() > give_up:
             raise FleetError(
                 f"Not all processes were ready within {READY_WITHIN:.0f} s; their logs are in {fleet.logs}."
@@ -112,6 +107,11 @@ def _start(fleet: Fleet, console: Console) -> None:
         f"Pages: {fleet.url}  user [bold]admin[/]" + (f"  password [bold]{password}[/]" if password else "")
     )
     console.print(f"Logs: {fleet.logs}")
+
+
+def _seconds_until_all_grant() -> float:
+    """How long until every strategy can grant a lease; asking starts a quarantine that has not begun."""
+    return max(lock_backends[alias].prepare() for alias in lock_backends.aliases())
 
 
 def _watch(fleet: Fleet, console: Console, until: float | None) -> None:
@@ -175,9 +175,7 @@ def _summary(console: Console, rows: list[Result]) -> None:
     clean = [row.name for row in rows if row.once_per_tick and not row.ledger_duplicates]
     for row in doubled:
         money = f", {row.ledger_settled_twice} settled twice" if row.ledger_settled_twice != "0.00" else ""
-        console.print(
-            f"{row.name}: {row.ledger_duplicates} of {row.ledger_effects} effects were doubles{money}."
-        )
+        console.print(f"{row.name}: {row.ledger_duplicates} of {row.ledger_effects} effects were doubles{money}.")
     if clean:
         console.print(f"No effect was doubled by: {', '.join(clean)}.")
     agree = all(row.agrees for row in rows)

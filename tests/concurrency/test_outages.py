@@ -1,0 +1,167 @@
+"""Stores that go away under running workers: closed while away, visible, healed without a restart."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+from django.db import OperationalError, connection
+
+from aegis_site.demo.models import Effect
+from aegis_site.embedded import Services
+from locks.connection import close_all
+from scheduler.models import Execution, Tick
+from scheduler.states import ExecutionState
+from tests.support import CeleryProcesses, wait_until
+from tests.support.engine import make_schedule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SETTLE = "aegis_site.demo.tasks.settle_invoices"
+BUSY = "tests.support.tasks.busy"
+TEST_TASKS = ("-I", "tests.support.tasks")
+DIGEST = "aegis_site.demo.tasks.send_digest"
+OUTAGE = 30.0  # seconds
+
+
+def count(state: ExecutionState) -> int:
+    return Execution.objects.filter(state=state).count()
+
+
+def test_redis_away_blocks_visibly_and_heals_without_a_restart(
+    celery_processes: CeleryProcesses, services: Services
+) -> None:
+    make_schedule("digest", alias="redis", every_seconds=1, task=DIGEST)
+    worker = celery_processes.worker()
+    beat = celery_processes.beat()
+    wait_until(lambda: count(ExecutionState.EXECUTED) >= 2, timeout=40, message="ticks ran")
+
+    services.redis["locks"].stop()
+    wait_until(lambda: count(ExecutionState.BLOCKED) >= 3, timeout=40, message="executions were blocked")
+    blocked = Execution.objects.filter(state=ExecutionState.BLOCKED).first()
+    assert blocked is not None and blocked.reason
+    ran = count(ExecutionState.EXECUTED)
+
+    services.redis["locks"].start()
+    wait_until(lambda: count(ExecutionState.EXECUTED) >= ran + 3, timeout=40, message="ticks ran again")
+    assert worker.running and beat.running
+    held_back = Tick.objects.filter(executions__state=ExecutionState.BLOCKED, outcome="executed")
+    wait_until(held_back.exists, timeout=40, message="a tick that was blocked ran after all")
+
+
+def test_a_quorum_without_its_majority_blocks_and_heals(
+    celery_processes: CeleryProcesses, services: Services
+) -> None:
+    make_schedule("digest", alias="redlock", every_seconds=1, task=DIGEST)
+    worker = celery_processes.worker()
+    celery_processes.beat()
+    wait_until(lambda: count(ExecutionState.EXECUTED) >= 2, timeout=40, message="ticks ran")
+
+    for node in services.quorum[:2]:
+        node.stop()
+    with_a_minority_down = count(ExecutionState.EXECUTED)
+    wait_until(
+        lambda: count(ExecutionState.EXECUTED) >= with_a_minority_down + 2,
+        timeout=40,
+        message="three of five do",
+    )
+    services.quorum[2].stop()
+    before = count(ExecutionState.BLOCKED)
+    wait_until(lambda: count(ExecutionState.BLOCKED) >= before + 2, timeout=40, message="two of five do not")
+
+    for node in services.quorum[:3]:
+        node.start()
+    ran = count(ExecutionState.EXECUTED)
+    wait_until(lambda: count(ExecutionState.EXECUTED) >= ran + 2, timeout=60, message="ticks ran again")
+    assert worker.running
+
+
+def test_the_database_stopped_for_thirty_seconds_under_redis_runs_abandons_nobody(
+    celery_processes: CeleryProcesses, services: Services
+) -> None:
+    """One body outlasts the outage, one ends in the middle of it: both are executed, neither is abandoned.
+
+    The thirty seconds are the promise under test (five times the silence after which a body may be given up),
+    so they are really waited for, on the event of a process that never ends by itself.
+    """
+    for name, seconds in (("outlasts", 45.0), ("ends-within", 12.0)):
+        make_schedule(name, alias="redis", every_seconds=1, task=BUSY, kwargs={"seconds": seconds})
+    worker = celery_processes.worker(*TEST_TASKS, concurrency=4)
+    beat = celery_processes.beat()
+    wait_until(lambda: count(ExecutionState.RUNNING) == 2, timeout=40, message="both bodies are inside")
+    inside = list(Execution.objects.filter(state=ExecutionState.RUNNING).values_list("pk", flat=True))
+
+    _leave_database()
+    services.postgres.stop()
+    wait_out = celery_processes.python("waiter", "-c", f"import time; time.sleep({OUTAGE})")
+    wait_until(lambda: not wait_out.running, timeout=OUTAGE + 20, message="the outage is over")
+    services.postgres.start()
+    wait_until(_database_answers, timeout=30, message="the database answers")
+
+    ended = Execution.objects.filter(pk__in=inside, state=ExecutionState.EXECUTED)
+    wait_until(
+        lambda: ended.count() == 2, timeout=60, message=lambda: f"both were executed: {_states(inside)}"
+    )
+    assert worker.running and beat.running
+    assert count(ExecutionState.ABANDONED) == 0
+    ran = count(ExecutionState.EXECUTED)
+    wait_until(lambda: count(ExecutionState.EXECUTED) > ran, timeout=60, message="the catalog fires again")
+
+
+def _states(ids: list[int]) -> list[tuple[str, str]]:
+    return list(Execution.objects.filter(pk__in=ids).values_list("state", "reason"))
+
+
+def _leave_database() -> None:
+    """Close this test's own connections: the server's polite stop would wait for them."""
+    close_all()
+    connection.close()
+
+
+def _database_answers() -> bool:
+    try:
+        return Execution.objects.exists()
+    except OperationalError:
+        connection.close()
+        return False
+
+
+def test_a_killed_pool_child_leaves_no_doubled_effect(celery_processes: CeleryProcesses) -> None:
+    """The tick of the killed body is not run again (max_attempts is 1), and the schedule goes on."""
+    make_schedule("settle", alias="database", every_seconds=2, task=SETTLE, kwargs={"seconds": 1.5})
+    worker = celery_processes.worker()
+    celery_processes.beat()
+    running = wait_until(
+        lambda: Execution.objects.filter(state=ExecutionState.RUNNING).first(),
+        timeout=40,
+        message="a body is inside",
+    )
+    child = psutil.Process(running.pid)
+    assert child.ppid() == worker.pid
+    child.send_signal(signal.SIGKILL)
+    wait_until(lambda: count(ExecutionState.ABANDONED) == 1, timeout=40, message="the body was given up")
+    wait_until(lambda: count(ExecutionState.EXECUTED) >= 1, timeout=40, message="the schedule goes on")
+    subjects = list(Effect.objects.values_list("subject", flat=True))
+    assert len(subjects) == len(set(subjects))
+    assert worker.running
+
+
+def test_a_retry_with_countdown_zero_runs_after_the_first_attempt_has_ended(
+    celery_processes: CeleryProcesses,
+) -> None:
+    make_schedule("flaky", alias="redis", every_seconds=2, task="tests.support.tasks.flaky_import")
+    celery_processes.worker(*TEST_TASKS, concurrency=2)
+    celery_processes.worker(*TEST_TASKS, concurrency=2)
+    celery_processes.beat()
+
+    def retried_and_executed() -> int:
+        return Tick.objects.filter(attempt=2, outcome="executed").count()
+
+    wait_until(
+        lambda: retried_and_executed() >= 3, timeout=60, message="three ticks ran at their second attempt"
+    )
+    for tick in Tick.objects.filter(attempt=2, outcome="executed").prefetch_related("executions"):
+        bodies = sorted((e for e in tick.executions.all() if e.began), key=lambda e: e.attempt)
+        assert [body.state for body in bodies] == ["retried", "executed"]
+        assert bodies[0].ended_at <= bodies[1].started_at  # type: ignore[operator]
