@@ -49,6 +49,13 @@ class NoAnswer(psycopg.OperationalError):
     """The server did not answer in time. The statement may have run."""
 
 
+class NotReplicated(psycopg.OperationalError):
+    """The server warned about the statement, which it does when it gave up waiting for its standby.
+
+    Such a commit stands on this server and is lost with it: a grant that a failover may forget is none.
+    """
+
+
 class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A psycopg connection that stops waiting at ``give_up_at`` (boottime seconds) instead of waiting for
     ever.
@@ -57,6 +64,15 @@ class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """
 
     give_up_at: float | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.warnings: list[str] = []
+        self.add_notice_handler(self._heed)
+
+    def _heed(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self.warnings.append(notice.message_primary or "warning without a text")
 
     def wait(self, gen: PQGen[RV], interval: float = _POLL, timeout: float | None = None) -> RV:
         if self.give_up_at is not None:
@@ -92,9 +108,13 @@ class _Slot:
         with self.lock:
             connection = self._live()
             connection.give_up_at = boottime() + timeout
+            connection.warnings.clear()
             try:
                 cursor = connection.execute(sql, params)
-                return cursor.fetchall() if cursor.description else []
+                rows = cursor.fetchall() if cursor.description else []
+                if connection.warnings:
+                    raise NotReplicated("; ".join(connection.warnings))
+                return rows
             finally:
                 # Also after an exception of ours raised by a signal handler in the middle of the exchange: a
                 # connection that is not idle cannot be used again.

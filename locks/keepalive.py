@@ -16,6 +16,7 @@ daemons, made on first use, and made anew in a forked child.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import threading
@@ -25,6 +26,7 @@ from contextlib import contextmanager
 from . import signals
 from .backends.base import BaseLockBackend
 from .base import Lease
+from .clock import boottime
 from .exceptions import LeaseLost, LockUnavailable
 
 logger = logging.getLogger("locks")
@@ -160,6 +162,7 @@ class _Loop:
         self.items: set[Kept] = set()
         self.condition = threading.Condition()
         self.thread: threading.Thread | None = None
+        self.wakes_at = 0.0  # boottime seconds; the thread looks around then by itself
 
     def add(self, kept: Kept) -> None:
         with self.condition:
@@ -167,7 +170,8 @@ class _Loop:
             if self.thread is None:
                 self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
                 self.thread.start()
-            self.condition.notify()
+            elif self.due(kept) - kept.backend.clock() < self.wakes_at - boottime():
+                self.condition.notify()  # only then: short bodies would pay for switching threads
 
     def remove(self, kept: Kept) -> None:
         with self.condition:
@@ -191,7 +195,10 @@ class _Loop:
                 late = [kept for kept, wait in waits.items() if wait <= 0]
                 if late:
                     return min(late, key=lambda kept: kept.trusted_until)
-                self.condition.wait(min([*waits.values(), _LONGEST_NAP]) if waits else None)
+                nap = min([*waits.values(), _LONGEST_NAP]) if waits else None
+                self.wakes_at = math.inf if nap is None else boottime() + nap
+                self.condition.wait(nap)
+                self.wakes_at = 0.0
 
 
 class _Process:
@@ -205,7 +212,9 @@ class _Process:
     def renewer(self, alias: str) -> _Loop:
         with self.lock:
             if alias not in self.renewers:
-                self.renewers[alias] = _Loop(f"aegis-renew-{alias}", lambda kept: kept.next_renewal, Kept.renew)
+                self.renewers[alias] = _Loop(
+                    f"aegis-renew-{alias}", lambda kept: kept.next_renewal, Kept.renew
+                )
             return self.renewers[alias]
 
     def _watch(self, kept: Kept) -> None:

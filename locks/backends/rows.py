@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import psycopg
 from django.conf import settings
-from django.db.utils import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from .. import connection
 from ..base import LeaseInfo, LeaseInfos, validate_name
@@ -32,6 +32,9 @@ class RowParams(ParamsValidator):
             known = ", ".join(sorted(settings.DATABASES))
             remedy = f"Name one of settings.DATABASES: {known}"
             self.error("LOCATION", f"there is no database {using!r}", remedy, 6)
+        elif connections[using].vendor != "postgresql":
+            remedy = "Name a database whose ENGINE is django.db.backends.postgresql"
+            self.error("LOCATION", f"database {using!r} is no PostgreSQL", remedy, 6)
 
 
 class LeaseRowParams(RowParams):
@@ -113,10 +116,12 @@ class RowBackend(BaseLockBackend):
         self, action: str, name: str, sql: str, params: Mapping[str, Any], timeout: float | None = None
     ) -> connection.Rows:
         try:
-            return connection.execute(sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT)
+            return connection.execute(
+                sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT
+            )
         except psycopg.Error as error:
             raise LockUnavailable(
-                f"Lock {name!r} ({self.alias}): database {self.using!r} could not {action}: {_reason(error)}.",
+                f"Lock {name!r} ({self.alias}): database {self.using!r} cannot {action}: {_reason(error)}.",
                 name=name,
                 alias=self.alias,
             ) from error

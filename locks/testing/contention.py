@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..backends.base import BaseLockBackend
 from ..exceptions import LockUnavailable
+from .processes import exit_status, fork_child
 
 BackendFactory = Callable[[], BaseLockBackend]
 
@@ -78,9 +76,10 @@ def count_overlaps(
     that inherited connections would show.
     """
     children = [
-        _fork(lambda: _contend_in_child(backend, name, folder, entries_each, within)) for _ in range(processes)
+        fork_child(lambda: _contend_in_child(backend, name, folder, entries_each, within))
+        for _ in range(processes)
     ]
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    statuses = [exit_status(child) for child in children]
     result = Contention(
         entries=_size(folder / "entries"),
         violations=_size(folder / "overlaps"),
@@ -128,22 +127,6 @@ def _contend_in_child(backend: BaseLockBackend, name: str, folder: Path, entries
     except BaseException:
         _append(folder / "errors", traceback.format_exc())
         raise
-
-
-def _fork(body: Callable[[], None]) -> int:
-    """Run ``body`` in a forked child and return its pid. The child never returns into the test runner."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads exist; the child uses none of theirs
-        pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        signal.alarm(120)  # whatever happens, the child ends
-        body()
-        status = 0
-    finally:
-        os._exit(status)
 
 
 def _append(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from locks.base import MAX_TTL, NAME_PATTERN, Lease, new_lease_id, validate_name, validate_ttl
 from locks.clock import boottime
+from locks.testing import exit_status, fork_child
 
 
 def make_lease(**changes: object) -> Lease:
@@ -74,11 +75,9 @@ def test_a_lease_validates_itself_and_does_not_change() -> None:
 def test_a_forked_child_does_not_repeat_its_parents_ids() -> None:
     reading, writing = os.pipe()
     new_lease_id()
-    if not (child := os.fork()):
-        os.write(writing, new_lease_id().bytes)
-        os._exit(0)
+    child = fork_child(lambda: os.write(writing, new_lease_id().bytes))
     mine = new_lease_id()
-    os.waitpid(child, 0)
+    assert exit_status(child) == 0
     assert uuid.UUID(bytes=os.read(reading, 16)) != mine
     os.close(reading)
     os.close(writing)

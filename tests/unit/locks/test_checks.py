@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
+from django.db import connections
 from django.test import override_settings
 
 from locks import InvalidLockBackend, lock_backends
@@ -48,7 +49,7 @@ def ids(entry: Any) -> list[str]:
         ({**REDLOCK, "LOCATION": "redis://a:1"}, ["E006"]),
         ({**REDLOCK, "LOCATION": ["redis://a:1", "redis://b:1", None]}, ["E006"]),
         ({**REDLOCK, "LOCATION": ["redis://a:1", "redis://b:1"]}, ["E007"]),
-        ({**REDLOCK, "LOCATION": ["redis://a:1/0", "redis://u:p@A:1/1", "redis://b:1", "redis://c:1"]}, ["E007"]),
+        ({**REDLOCK, "LOCATION": ["redis://a:1/0", "redis://u:p@A:1", "redis://b", "redis://c"]}, ["E007"]),
         ({**REDLOCK, "LOCATION": ["redis://a:1", "redis://a:1", "redis://b:1"]}, ["E007", "E007"]),
         ({**REDLOCK, "OPTIONS": {"ROUNDS": 0}}, ["E005"]),
         ({**REDLOCK, "TTL": 6, "OPTIONS": {"QUARANTINE": 5}}, ["E008"]),
@@ -63,6 +64,20 @@ def ids(entry: Any) -> list[str]:
 )  # fmt: skip
 def test_problem_and_id(entry: Any, found: list[str]) -> None:
     assert ids(entry) == found
+
+
+def test_a_database_that_is_no_postgresql() -> None:
+    lite = {
+        **connections["default"].settings_dict,
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": ":memory:",
+    }
+    connections.settings["lite"] = lite
+    try:
+        assert ids({**DATABASE, "LOCATION": "lite"}) == ["E006"]
+    finally:
+        del connections.settings["lite"]
+        del connections["lite"]
 
 
 def test_each_problem_names_alias_and_remedy() -> None:

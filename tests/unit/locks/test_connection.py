@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import uuid
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from locks import connection
-from locks.testing import wait_until
+from locks.testing import exit_status, fork_child, wait_until
 from tests.contract.wires import WIRED, wired_database
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +104,13 @@ def test_an_error_of_the_server_leaves_the_connection_usable() -> None:
     assert backend_pid() == pid
 
 
+def test_a_warning_of_the_server_is_no_success() -> None:
+    """PostgreSQL only warns when it gave up waiting for a synchronous standby."""
+    with pytest.raises(connection.NotReplicated, match="canceling wait"):
+        connection.execute("DO $$ BEGIN RAISE WARNING 'canceling wait'; END $$")
+    assert connection.execute("DO $$ BEGIN RAISE NOTICE 'by the way'; END $$") == []
+
+
 def test_a_session_ended_while_idle_is_replaced_unnoticed() -> None:
     """After a restart of the database the first statement simply goes to a new connection."""
     pid = backend_pid()
@@ -168,14 +174,12 @@ def test_an_exception_from_a_signal_handler_leaves_the_next_call_working() -> No
 def test_a_forked_child_connects_anew_and_leaves_its_parents_session_alone() -> None:
     mine = backend_pid()
     reading, writing = os.pipe()
-    if not (child := os.fork()):
-        try:
-            os.write(writing, str(backend_pid()).encode())
-            connection.close_all()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert select.select([reading], [], [], 0)[0], "the child could not ask"
+
+    def ask() -> None:
+        os.write(writing, str(backend_pid()).encode())
+        connection.close_all()
+
+    assert exit_status(fork_child(ask)) == 0
     assert int(os.read(reading, 20)) != mine
     assert backend_pid() == mine
     os.close(reading)

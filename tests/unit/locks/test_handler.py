@@ -46,13 +46,15 @@ def test_changed_settings_are_read_again() -> None:
     assert lock_backends["none"] is not before
 
 
-@override_settings()
 def test_no_setting_is_no_backend() -> None:
-    del settings.LOCKS
+    with override_settings():
+        del settings.LOCKS
+        lock_backends.reset()
+        assert lock_backends.aliases() == []
+        with pytest.raises(InvalidLockBackend, match="there: none"):
+            lock_backends["default"]
     lock_backends.reset()
-    assert lock_backends.aliases() == []
-    with pytest.raises(InvalidLockBackend, match="there: none"):
-        lock_backends["default"]
+    assert lock_backends.aliases()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-import os
 import threading
 import uuid
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from locks.backends.base import BaseLockBackend
 from locks.backends.redis import RedisLockBackend
 from locks.keepalive import keep_alive
 from locks.signals import lease_lost
-from locks.testing import FrozenClock, TcpProxy, wait_until
+from locks.testing import FrozenClock, TcpProxy, exit_status, fork_child, wait_until
 from tests.contract.wires import WIRED, wired_redis
 
 pytestmark = pytest.mark.django_db
@@ -131,7 +129,9 @@ def test_nothing_is_renewed_after_leaving(wired: Wired) -> None:
     assert not kept.lost, "what was not lost when its keep-alive ended is not lost later"
 
 
-def test_a_failing_on_lost_is_logged_and_harms_no_other_lease(wired: Wired, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_on_lost_is_logged_and_harms_no_other_lease(
+    wired: Wired, caplog: pytest.LogCaptureFixture
+) -> None:
     backend, _ = wired
 
     def fail(error: LeaseLost) -> None:
@@ -181,16 +181,12 @@ def test_a_forked_child_keeps_its_own_lease_alive(wired: Wired) -> None:
     backend, _ = wired
     with keep_alive(backend, acquired(backend, ttl=1)) as kept:
         wait_until(lambda: kept.renewals)
-        if not (child := os.fork()):
-            status = 1
-            try:
-                logging.disable()
-                own = lock_backends["redis"]
-                with keep_alive(own, acquired(own, ttl=1)) as theirs:
-                    wait_until(lambda: theirs.renewals >= 1)
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        def keep_own() -> None:
+            own = lock_backends["redis"]
+            with keep_alive(own, acquired(own, ttl=1)) as theirs:
+                wait_until(lambda: theirs.renewals >= 1)
+
+        assert exit_status(fork_child(keep_own)) == 0
         seen = kept.renewals
         wait_until(lambda: kept.renewals > seen, what="the parent goes on renewing")
