@@ -1,11 +1,11 @@
 # Aegis: what can be done with a clone that has python3 (3.11 to 3.13), make and git. `make help` lists it.
 #   PYTHON=python3.13    the interpreter to make the environment with
 #   DJANGO=6.0.10        another Django than the one in requirements.txt
-#   VENV=.venv-3.13      where the environment lives
+#   VENV=.venv           where the environment lives; each PYTHON but the default has one of its own
 #   ARGS="..."           arguments for demo and the test targets
 
 PYTHON ?= python3
-VENV ?= .venv
+VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 DJANGO ?=
 ARGS ?=
 
@@ -18,7 +18,7 @@ compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 .SILENT:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-contract test-concurrency lint format type check wheel up down clean
+.PHONY: help venv demo test test-contract test-concurrency lint format type check wheel try-wheel up down clean
 
 help:  ## List the targets
 	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -63,7 +63,11 @@ check: $(stamp)  ## Run Django's checks, as for production, and look for missing
 	env DEBUG=false PLAIN_HTTP=false $(run) check --deploy --fail-level WARNING
 
 wheel: $(stamp)  ## Build the distribution that other projects install
-	$(bin)/python -m build --quiet --no-isolation
+	rm -rf dist
+	$(bin)/python -m build --no-isolation >&2
+
+try-wheel: wheel  ## Install the distribution beside somebody else's Django project and use it there
+	.ci/try-wheel $(bin)/python dist/*.whl
 
 up:  ## Start the containers: http://localhost:8000
 	test -f .env || { echo 'error: no .env: `cp .env.example .env` and look through it.' >&2; exit 1; }
