@@ -59,7 +59,7 @@ type: $(stamp)  ## Check types
 	$(bin)/mypy
 
 check: $(stamp)  ## Run Django's checks, as for production, and look for missing migrations
-	$(run) makemigrations --check --dry-run
+	$(bin)/python -W 'ignore:Got an error checking a consistent migration history:RuntimeWarning' manage.py makemigrations --check --dry-run
 	env DEBUG=false PLAIN_HTTP=false $(run) check --deploy --fail-level WARNING
 
 wheel: $(stamp)  ## Build the distribution that other projects install
