@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
@@ -21,6 +21,14 @@ class Misfire(models.TextChoices):
     SKIP = "skip", "Skip them"
     FIRE_ONCE = "fire_once", "Fire the latest one"
     FIRE_ALL = "fire_all", "Fire all of them"
+
+
+def _at_least(least: float, what: str) -> MinValueValidator:
+    return MinValueValidator(least, f"{what} must be %(limit_value)s or more; you gave %(show_value)s.")
+
+
+_PRIORITY = MaxValueValidator(9, "Priority must be 0 to 9; you gave %(show_value)s.")
+_MOMENT = 0.001
 
 
 def first_of_1970() -> datetime:
@@ -57,7 +65,7 @@ class Schedule(models.Model):
     )
     queue = models.CharField(max_length=255, blank=True, help_text="Empty: the queue of the task.")
     priority = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="0 to 9; empty: the broker's."
+        null=True, blank=True, validators=[_PRIORITY], help_text="0 to 9; empty: the broker's."
     )
 
     cron_expression = models.CharField(
@@ -65,7 +73,7 @@ class Schedule(models.Model):
     )
     time_zone = models.CharField(max_length=100, default="UTC", help_text="The zone in which cron is read.")
     every_seconds = models.PositiveIntegerField(
-        "every (seconds)", null=True, blank=True, validators=[MinValueValidator(1)]
+        "every (seconds)", null=True, blank=True, validators=[_at_least(1, "An interval in seconds")]
     )
     anchor = models.DateTimeField(
         default=first_of_1970, help_text="Intervals fire at anchor + k x every, whichever beat is alive."
@@ -86,13 +94,20 @@ class Schedule(models.Model):
     delivery = models.CharField(max_length=20, choices=Delivery.choices, default=Delivery.ONE_WORKER)
     misfire = models.CharField(max_length=12, choices=Misfire.choices, default=Misfire.FIRE_ONCE)
     misfire_grace = models.FloatField(
-        "grace (seconds)", default=60, help_text="A fire time that nobody began within this is missed."
+        "grace (seconds)",
+        default=60,
+        validators=[_at_least(_MOMENT, "The grace in seconds")],
+        help_text="A fire time that nobody began within this is missed.",
     )
     catch_up_window = models.FloatField(
-        "catch-up window (seconds)", default=3600, help_text="Older missed fire times are never caught up."
+        "catch-up window (seconds)",
+        default=3600,
+        validators=[_at_least(0, "The window in seconds")],
+        help_text="Older missed fire times are never caught up.",
     )
     max_attempts = models.PositiveIntegerField(
         default=1,
+        validators=[_at_least(1, "The number of attempts")],
         help_text="Starts of one tick after a crash or a lost lease. 1: at most once; more: at least once.",
     )
 

@@ -57,7 +57,9 @@ def test_a_pass_stores_each_fire_time_once_publishes_it_and_moves_on() -> None:
     ticks = list(Tick.objects.order_by("fire_time"))
     assert 9 <= len(ticks) <= 11
     assert {tick.state for tick in ticks} == {TickState.DISPATCHED}
-    assert all((b.fire_time - a.fire_time) == timedelta(seconds=1) for a, b in zip(ticks, ticks[1:], strict=False))
+    assert all(
+        (b.fire_time - a.fire_time) == timedelta(seconds=1) for a, b in zip(ticks, ticks[1:], strict=False)
+    )
     assert queued() == len(ticks)
     schedule.refresh_from_db()
     assert schedule.next_fire_at == ticks[-1].fire_time + timedelta(seconds=1)
@@ -138,7 +140,9 @@ def test_every_way_of_editing_is_followed_and_fills_nothing_in(edit: str) -> Non
         Schedule.objects.filter(pk=schedule.pk).update(every_seconds=3600)
     elif edit == "sql":
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE aegis_scheduler_schedule SET every_seconds = 3600 WHERE id = %s", [schedule.pk])
+            cursor.execute(
+                "UPDATE aegis_scheduler_schedule SET every_seconds = 3600 WHERE id = %s", [schedule.pk]
+            )
     else:
         stale = Schedule.objects.get(pk=schedule.pk)
         stale.every_seconds = 3600
@@ -157,7 +161,9 @@ def test_a_fire_time_that_an_edit_overtakes_is_said_to_be_missed() -> None:
     schedule.refresh_from_db()
     past = database_now() - timedelta(seconds=0.05)
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE aegis_scheduler_schedule SET next_fire_at = %s WHERE id = %s", [past, schedule.pk])
+        cursor.execute(
+            "UPDATE aegis_scheduler_schedule SET next_fire_at = %s WHERE id = %s", [past, schedule.pk]
+        )
     Schedule.objects.filter(pk=schedule.pk).update(enabled=False)
     tick = Tick.objects.get(state=TickState.MISFIRED)
     assert tick.fire_time == past
@@ -247,7 +253,9 @@ def test_an_idle_pass_reads_no_schedule_whatever_the_size_of_the_catalog() -> No
         Schedule(name=f"s{number}", task="t", every_seconds=3600, lock=lock) for number in range(5000)
     )
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE aegis_scheduler_schedule SET next_fire_at = clock_timestamp() + interval '1 hour'")
+        cursor.execute(
+            "UPDATE aegis_scheduler_schedule SET next_fire_at = clock_timestamp() + interval '1 hour'"
+        )
         cursor.execute("ANALYZE aegis_scheduler_schedule")
         cursor.execute("EXPLAIN (ANALYZE, FORMAT TEXT, TIMING OFF) " + DUE, {"batch": 500})
         plan = "\n".join(row[0] for row in cursor.fetchall())
@@ -271,7 +279,13 @@ def dead_execution(alias: str, **fields: object) -> Execution:
     tick = make_tick(schedule)
     delivery = delivery_of(tick)
     lease = Lease(
-        name=tick.lock_name, alias=alias, lease_id=uuid4(), holder="x", ttl=1.0, grant_no=None, trusted_until=1e18
+        name=tick.lock_name,
+        alias=alias,
+        lease_id=uuid4(),
+        holder="x",
+        ttl=1.0,
+        grant_no=None,
+        trusted_until=1e18,
     )
     started = ledger.begin(delivery, lease, acquire_ms=0.0, fenced=alias != "none")
     return Execution.objects.get(pk=started.id)

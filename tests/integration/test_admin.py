@@ -1,0 +1,167 @@
+"""The schedule form and the pages of facts in Django admin."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from scheduler.models import LockName, Schedule, ScheduleChange
+from tests.support.engine import make_schedule, make_tick
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADD = "admin:aegis_scheduler_schedule_add"
+CHANGE = "admin:aegis_scheduler_schedule_change"
+
+
+@pytest.fixture(autouse=True)
+def plain_http(settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+
+
+@pytest.fixture
+def boss(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("boss"))
+    return client
+
+
+def filled(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "Nightly report",
+        "task": "aegis_site.demo.tasks.send_digest",
+        "args": "[]",
+        "kwargs": "{}",
+        "cron_expression": "30 2 * * *",
+        "time_zone": "Europe/Berlin",
+        "anchor_0": "1970-01-01",
+        "anchor_1": "00:00:00",
+        "strategy": "database",
+        "once_per_tick": "on",
+        "delivery": "one_worker",
+        "misfire": "fire_once",
+        "misfire_grace": "60",
+        "catch_up_window": "3600",
+        "max_attempts": "1",
+        "enabled": "on",
+        **changes,
+    }
+
+
+def problems(response: Any) -> dict[str, str]:
+    form = response.context["adminform"].form
+    return {field: " ".join(errors) for field, errors in form.errors.items()}
+
+
+def test_a_schedule_is_added_with_its_lock_name_and_a_change_row(boss: Client) -> None:
+    response = boss.post(reverse(ADD), filled(reason="ticket 12"))
+    assert response.status_code == 302, problems(response)
+    schedule = Schedule.objects.get()
+    assert schedule.lock.name == "nightly-report"
+    assert schedule.lock.alias_wanted == "database"
+    change = ScheduleChange.objects.get()
+    assert (change.changed_by.username, change.reason) == ("boss", "ticket 12")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"cron_expression": "61 2 * * *"}, "cron_expression", "61"),
+        ({"cron_expression": "0 0 31 2 *"}, "cron_expression", "never fires"),
+        ({"cron_expression": ""}, "cron_expression", "exactly one"),
+        ({"every_seconds": "60"}, "cron_expression", "exactly one"),
+        ({"cron_expression": "", "every_seconds": "0"}, "every_seconds", "1"),
+        ({"time_zone": "Europe/Berlim"}, "time_zone", "Europe/Berlin"),
+        ({"args": "{}"}, "args", "JSON list"),
+        ({"args": "[1"}, "args", "JSON"),
+        ({"kwargs": "[]"}, "kwargs", "JSON object"),
+        ({"kwargs": '{"colour": 1}'}, "kwargs", "colour"),
+        ({"ttl": "-1"}, "ttl", "-1"),
+        ({"ttl": "0"}, "ttl", "0"),
+        ({"task": "os.system"}, "task", "os.system"),
+        ({"strategy": "etcd"}, "strategy", "etcd"),
+        ({"lock_name": "No Spaces"}, "lock_name", "No Spaces"),
+        ({"strategy": "optimistic", "ttl": "30"}, "ttl", "300"),
+        ({"end_at_0": "2020-01-01", "end_at_1": "00:00:00"}, "cron_expression", "never fires"),
+        ({"priority": "11"}, "priority", "9"),
+        ({"misfire_grace": "0"}, "misfire_grace", "0"),
+    ],
+)
+def test_bad_input_is_refused_with_the_field_the_value_and_the_remedy(
+    boss: Client, changes: dict[str, Any], field: str, said: str
+) -> None:
+    response = boss.post(reverse(ADD), filled(**changes))
+    assert response.status_code == 200
+    told = problems(response)
+    assert field in told, told
+    assert said in told[field]
+    assert not Schedule.objects.exists()
+    assert not LockName.objects.exists()
+
+
+def test_the_preview_shows_the_next_five_runs_and_stores_nothing(boss: Client) -> None:
+    response = boss.post(reverse(ADD), filled(_preview="1", lock_name="kept.as.typed"))
+    page = response.content.decode()
+    assert len(re.findall(r"<time datetime", page)) == 5
+    assert "kept.as.typed" in page
+    assert not Schedule.objects.exists()
+
+
+def test_the_form_of_a_stored_schedule_shows_its_next_runs(boss: Client) -> None:
+    schedule = make_schedule(every_seconds=90)
+    page = boss.get(reverse(CHANGE, args=[schedule.pk])).content.decode()
+    assert "Every 1 minute 30 seconds" in page or "Every 90 seconds" in page
+    assert page.count("<time datetime") == 5
+
+
+def test_a_changed_strategy_waits_and_is_noted(boss: Client) -> None:
+    schedule = make_schedule("report", alias="redis", every_seconds=60)
+    make_tick(schedule)
+    response = boss.post(
+        reverse(CHANGE, args=[schedule.pk]),
+        filled(name="report", lock_name=schedule.lock_id, strategy="database", cron_expression="", every_seconds="60"),
+    )
+    assert response.status_code == 302, problems(response)
+    lock = LockName.objects.get()
+    assert (lock.alias_wanted, lock.alias_in_force) == ("database", "redis")
+    assert ScheduleChange.objects.get().after["strategy"] == "database"
+    listed = boss.get(reverse("admin:aegis_scheduler_schedule_changelist")).content.decode()
+    assert "redis → database when idle" in listed
+
+
+def test_a_stale_form_does_not_rewind_what_a_beat_has_written(boss: Client) -> None:
+    schedule = make_schedule("report", every_seconds=60)
+    Schedule.objects.update(next_fire_at="2030-01-01T00:00:00Z")
+    boss.post(
+        reverse(CHANGE, args=[schedule.pk]),
+        filled(
+            name="report", lock_name=schedule.lock_id, cron_expression="", every_seconds="60", time_zone="UTC",
+            notes="only a note",
+        ),
+    )  # fmt: skip
+    schedule.refresh_from_db()
+    assert schedule.notes == "only a note"
+    assert schedule.next_fire_at is not None and schedule.next_fire_at.year == 2030
+
+
+@pytest.mark.parametrize("model", ["tick", "execution", "lockname", "instance", "schedulechange"])
+def test_facts_can_be_read_and_never_edited(boss: Client, model: str) -> None:
+    make_tick(make_schedule())
+    assert boss.get(reverse(f"admin:aegis_scheduler_{model}_changelist")).status_code == 200
+    assert boss.get(reverse(f"admin:aegis_scheduler_{model}_add")).status_code == 403
+
+
+def test_a_viewer_sees_schedules_and_a_forged_post_changes_nothing(client: Client) -> None:
+    schedule = make_schedule(every_seconds=60)
+    viewer = User.objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_schedule"))
+    client.force_login(viewer)
+    assert client.get(reverse(CHANGE, args=[schedule.pk])).status_code == 200
+    for data in (filled(name="stolen"), filled(name="stolen", _preview="1")):
+        assert client.post(reverse(CHANGE, args=[schedule.pk]), data).status_code == 403
+    assert client.post(reverse(ADD), filled(_preview="1")).status_code == 403
+    assert Schedule.objects.get().name == "nightly"

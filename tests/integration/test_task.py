@@ -1,0 +1,142 @@
+"""Tasks as a team declares and calls them: direct calls, redelivery, eager mode, refusals, wrong declarations."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from celery import Celery
+from celery.exceptions import Ignore, MaxRetriesExceededError
+
+from locks import LockNotAcquired, lock_backends
+from scheduler import ExclusiveTask, RunContext, exclusive_task, manual
+from scheduler.body import RetryLater
+from scheduler.delivery import HEADER, stamp
+from scheduler.exceptions import InvalidExclusiveTask
+from scheduler.models import Execution, LockName, Tick
+from scheduler.registry import exclusive_tasks
+from scheduler.states import ExecutionState
+from tests.support.engine import make_schedule, make_tick
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@exclusive_task(lock="database", lock_name="tests.greet")
+def greet(context: RunContext, name: str, *, loudly: bool = False) -> str:
+    return f"{'HELLO' if loudly else 'hello'} {name}, attempt {context.attempt}"
+
+
+@exclusive_task(lock="redis", bind=True, max_retries=2, default_retry_delay=7)
+def stubborn(self: ExclusiveTask, context: RunContext) -> None:
+    raise self.retry()
+
+
+@pytest.fixture(autouse=True)
+def clean_app() -> Celery:
+    from aegis_site.celery import app
+
+    app.set_current()
+    return app
+
+
+def test_a_direct_call_is_exclusive_and_leaves_its_audit() -> None:
+    assert greet("Ana", loudly=True) == "HELLO Ana, attempt 1"
+    execution = Execution.objects.select_related("tick").get()
+    assert execution.state == ExecutionState.EXECUTED
+    assert execution.tick.manual_key is not None and execution.tick.manual_key.startswith("call:")
+    assert (execution.lock_name, execution.lock_alias) == ("tests.greet", "database")
+
+
+def test_a_direct_call_under_a_held_name_says_so() -> None:
+    LockName.objects.create(name="tests.greet", alias_wanted="database", alias_in_force="database")
+    lease = lock_backends["database"].acquire("tests.greet")
+    assert lease is not None
+    with pytest.raises(LockNotAcquired, match=r"greet.*held by another") as refusal:
+        greet("Ana")
+    assert (refusal.value.name, refusal.value.alias) == ("tests.greet", "database")
+    lock_backends["database"].release(lease)
+
+
+def test_a_message_without_a_stamp_that_is_delivered_twice_runs_once() -> None:
+    task_id = str(uuid4())
+    assert greet.apply(("Ana",), task_id=task_id).get() == "hello Ana, attempt 1"
+    with pytest.raises(LockNotAcquired):
+        greet.apply(("Ana",), task_id=task_id, throw=True)
+    assert Tick.objects.count() == 1
+    assert list(Execution.objects.order_by("id").values_list("state", flat=True)) == ["executed", "duplicate"]
+
+
+def test_a_stamped_delivery_in_a_worker_that_is_refused_leaves_the_result_of_the_other_alone() -> None:
+    tick = make_tick(make_schedule(task=greet.name, args=["Ana"]))
+    for expected in (None, Ignore):
+        greet.push_request(
+            id="x", headers={HEADER: stamp(tick)}, called_directly=False, is_eager=False, hostname="w@test"
+        )
+        try:
+            if expected:
+                with pytest.raises(expected):
+                    greet("Ana")
+            else:
+                assert greet("Ana") == "hello Ana, attempt 1"
+        finally:
+            greet.pop_request()
+
+
+def test_a_stamp_of_a_newer_version_is_left_to_a_worker_that_can_read_it() -> None:
+    tick = make_tick(make_schedule(task=greet.name, args=["Ana"]))
+    greet.push_request(id="x", headers={HEADER: {**stamp(tick), "version": 99}}, called_directly=False, is_eager=False)
+    try:
+        with pytest.raises(Ignore):
+            greet("Ana")
+    finally:
+        greet.pop_request()
+    assert not Execution.objects.exists()
+
+
+def test_arguments_are_checked_without_the_context() -> None:
+    with pytest.raises(TypeError):
+        greet.apply_async(args=("Ana", "too", "many"))
+    with pytest.raises(TypeError):
+        greet.delay(nickname="Ana")
+
+
+def test_retry_keeps_celerys_delay_and_limit() -> None:
+    tick = make_tick(make_schedule(task=stubborn.name))
+    stubborn.push_request(
+        id="x", headers={HEADER: stamp(tick)}, called_directly=False, is_eager=False, retries=0, args=[], kwargs={}
+    )
+    try:
+        with pytest.raises(RetryLater) as later:
+            stubborn()
+    finally:
+        stubborn.pop_request()
+    assert later.value.countdown == 7
+    stubborn.push_request(id="x", retries=2, args=[], kwargs={})
+    try:
+        with pytest.raises(MaxRetriesExceededError):
+            stubborn.retry()
+        with pytest.raises(TypeError, match="cannot change args"):
+            stubborn.retry(args=["other"])
+    finally:
+        stubborn.pop_request()
+
+
+def test_a_function_without_a_context_and_other_serializers_are_refused_at_once() -> None:
+    with pytest.raises(InvalidExclusiveTask, match="must take"):
+        exclusive_task(lambda: None)
+    with pytest.raises(InvalidExclusiveTask, match="JSON only"):
+        exclusive_task(serializer="pickle")(lambda context: None)
+
+
+def test_a_requested_run_is_idempotent_by_its_key() -> None:
+    schedule = make_schedule(task=greet.name, args=["Ana"])
+    first = manual.request_run(schedule, key="click-1")
+    assert manual.request_run(schedule, key="click-1") == first
+    assert manual.request_run(schedule, key="click-2") != first
+    assert Tick.objects.get(pk=first).schedule == schedule
+
+
+def test_only_declared_tasks_can_be_scheduled() -> None:
+    names = set(exclusive_tasks())
+    assert "aegis_site.demo.tasks.settle_invoices" in names
+    assert "celery.backend_cleanup" not in names
