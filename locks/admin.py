@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import BooleanField, ExpressionWrapper, Model, Q, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from .models import ClaimRecord, FenceRecord, LeaseRecord
 
@@ -27,14 +30,31 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
+class HeldAdmin(ReadOnlyAdmin):
+    """Adds whether a name is held, by the database's clock. A free row still names its last holder."""
+
+    end: str
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
+        is_held = Q(lease_id__isnull=False, **{f"{self.end}__gt": Now()})
+        rows: QuerySet[Model] = super().get_queryset(request)
+        return rows.annotate(is_held=ExpressionWrapper(is_held, BooleanField()))
+
+    @admin.display(description=_("held"), boolean=True, ordering="is_held")
+    def held(self, row: Any) -> bool:
+        return bool(row.is_held)
+
+
 @admin.register(LeaseRecord)
-class LeaseRecordAdmin(ReadOnlyAdmin):
-    list_display = ["name", "holder", "token", "acquired_at", "expires_at"]
+class LeaseRecordAdmin(HeldAdmin):
+    end = "expires_at"
+    list_display = ["name", "held", "holder", "token", "acquired_at", "expires_at"]
 
 
 @admin.register(ClaimRecord)
-class ClaimRecordAdmin(ReadOnlyAdmin):
-    list_display = ["name", "holder", "version", "acquired_at", "closes_at"]
+class ClaimRecordAdmin(HeldAdmin):
+    end = "closes_at"
+    list_display = ["name", "held", "holder", "version", "acquired_at", "closes_at"]
 
 
 @admin.register(FenceRecord)

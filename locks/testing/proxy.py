@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from types import TracebackType
 
 Address = tuple[str, int] | str
@@ -22,15 +21,16 @@ class TcpProxy:
     """Forwards ``127.0.0.1:port`` to ``upstream``. A context manager; starts healthy.
 
     ``cut()`` ends all connections and refuses new ones. ``swallow_answers()`` forwards requests and drops
-    answers. ``delay_answers(seconds)`` keeps each answer back for a while. ``heal()`` undoes them;
-    connections whose answers were swallowed stay broken, as they would be.
+    answers. ``hold_answers()`` keeps them back until ``heal()``, which delivers them late and undoes the
+    other faults; connections whose answers were swallowed stay broken, as they would be.
     """
 
     def __init__(self, upstream: Address) -> None:
         self.upstream = upstream
         self.requests = 0  # pieces forwarded to the server, to see that something was sent
         self._mode = "healthy"
-        self._delay = 0.0
+        self._flowing = threading.Event()
+        self._flowing.set()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -52,15 +52,17 @@ class TcpProxy:
     def swallow_answers(self) -> None:
         self._mode = "swallow"
 
-    def delay_answers(self, seconds: float) -> None:
-        self._delay = seconds
+    def hold_answers(self) -> None:
+        self._flowing.clear()
 
     def heal(self) -> None:
-        self._mode, self._delay = "healthy", 0.0
+        self._mode = "healthy"
+        self._flowing.set()
 
     def close(self) -> None:
         """End everything. The proxy cannot be used again."""
         self._mode = "cut"
+        self._flowing.set()
         with contextlib.suppress(OSError):  # wakes the thread that waits in accept()
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -88,8 +90,8 @@ class TcpProxy:
     def _pump(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
         with contextlib.suppress(OSError):  # either side has gone: the other is told below
             while data := source.recv(_CHUNK):
-                if is_answer and self._delay:
-                    time.sleep(self._delay)
+                if is_answer:
+                    self._flowing.wait()
                 if is_answer and self._mode == "swallow":
                     continue
                 self.requests += not is_answer

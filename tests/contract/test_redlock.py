@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import cast
 
@@ -12,7 +13,7 @@ from locks.backends import nodes, scripts
 from locks.backends.clients import lock_key
 from locks.backends.redlock import RedlockBackend
 from locks.testing import LockBackendContract, Outage, TcpProxy, admit_nodes, answer_late, wait_until
-from tests.contract.wires import wired_redis
+from tests.contract.wires import WIRED, wired_redis
 
 Wired = tuple[RedlockBackend, list[TcpProxy]]
 
@@ -111,6 +112,27 @@ class TestRedlock(LockBackendContract):
         with pytest.raises(LockUnavailable, match="after the trust window"):
             backend.acquire(name)
         assert self.votes(name) == []
+
+    def test_all_nodes_are_asked_at_once(self, name: str, wired: Wired) -> None:
+        """No node answers before each was asked: asked in turn, the first would hold up the rest."""
+        backend, proxies = wired
+        patient = RedlockBackend(WIRED, {**backend.params, "OPTIONS": {"NODE_TIMEOUT": 5}})
+        patient.inspect("warm-up")
+        before = [proxy.requests for proxy in proxies]
+        for proxy in proxies:
+            proxy.hold_answers()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(patient.acquire, name)
+            try:
+                wait_until(
+                    lambda: all(proxy.requests > seen for proxy, seen in zip(proxies, before, strict=True)),
+                    within=4,
+                    what="every node was asked",
+                )
+            finally:
+                for proxy in proxies:
+                    proxy.heal()
+            assert asked.result() is not None
 
     def test_release_reaches_a_node_that_was_silent(self, name: str, wired: Wired) -> None:
         backend, proxies = wired

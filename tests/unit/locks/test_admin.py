@@ -6,7 +6,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from locks import connection
+from locks import connection, lock_backends
 
 PAGES = ["leaserecord", "claimrecord", "fencerecord"]
 
@@ -32,6 +32,18 @@ def test_a_superuser_sees_rows_and_changes_none(admin_client: Client, page: str)
     for verb in ("change", "delete"):
         url = reverse(f"admin:aegis_locks_{page}_{verb}", args=["shown"])
         assert admin_client.post(url, {"post": "yes", "name": "other"}).status_code == 403
+
+
+def test_a_free_row_is_not_shown_as_held(admin_client: Client) -> None:
+    lease = lock_backends["database"].acquire("shown")
+    assert lease is not None
+    url = reverse("admin:aegis_locks_leaserecord_changelist")
+    held = admin_client.get(url, {"q": "shown"}).content.decode()
+    lock_backends["database"].release(lease)
+    free = admin_client.get(url, {"q": "shown"}).content.decode()
+    assert "icon-yes" in held
+    assert "icon-yes" not in free
+    assert lease.holder in free
 
 
 @pytest.mark.parametrize("page", PAGES)
