@@ -37,8 +37,9 @@ class HeldAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         is_held = Q(lease_id__isnull=False, **{f"{self.end}__gt": Now()})
-        rows: QuerySet[Model] = super().get_queryset(request)
-        return rows.annotate(is_held=ExpressionWrapper(is_held, BooleanField()))
+        rows = super().get_queryset(request)
+        shown: QuerySet[Model] = rows.annotate(is_held=ExpressionWrapper(is_held, BooleanField()))
+        return shown
 
     @admin.display(description=_("held"), boolean=True, ordering="is_held")
     def held(self, row: Any) -> bool:
