@@ -248,7 +248,8 @@ def agrees(audit: AuditCounts, ledger: LedgerCounts) -> bool:
     """Whether audit and ledger tell one story, over executions that ended before the cut.
 
     Duplicates are equal. Overlaps of the ledger lie between the proven ones and all of the audit's: the
-    ledger's stamps are inside the body and the audit's outside, so that equality would be chance.
+    ledger's stamps are inside the body and the audit's outside, so that equality would be chance. The body
+    should stamp the ledger first and last of all: a meeting outside of its stamps is not in the ledger.
     """
     within = audit.proven <= ledger.overlaps <= audit.proven + audit.possible
     return audit.duplicates == ledger.duplicates and within

@@ -94,19 +94,17 @@ def timeline(
     spans = sorted((s for s in spans if _in(window, s.start, s.end or now)), key=lambda s: s.start)
     refusals = sorted((r for r in refusals if window.start <= r.at < window.end), key=lambda r: r.at)
     meetings = sorted((m for m in meetings if _in(window, m.start, m.end or now)), key=lambda m: m.start)
-    named = list(dict.fromkeys([*workers, *sorted({s.worker for s in spans} | {r.worker for r in refusals})]))
+    named = _lane_names(workers, spans, refusals)
     shown = named[:most_lanes]
-    rows = _by_worker(shown, spans, refusals)
     scale = TimeScale(window=window, left=_LEFT, right=width - _RIGHT)
     words = Words(zone=zone, window=window, now=now)
+    rows = _by_worker(shown, spans, refusals)
     step = _cell_seconds(scale, rows, meetings, most_marks)
-    signs = tuple(refusal(kind) for kind in dict.fromkeys(sign.kind for sign in refusals))
     grid = Grid(step=step, scale=scale, words=words, zoom=zoom)
-    lanes, top = [], float(_TOP)
-    for lane in rows.values():
-        lanes.append(binned_lane(grid, lane, top) if step else drawn_lane(lane, scale, words, top))
-        top = lanes[-1].bottom
+    lanes = _lanes(rows, grid)
+    top = lanes[-1].bottom if lanes else float(_TOP)
     marks = binned_meetings(grid, meetings) if step else meeting_marks(meetings, scale, words)
+    signs = tuple(refusal(kind) for kind in dict.fromkeys(sign.kind for sign in refusals))
     now_x = scale.x(now) if now and window.start <= now < window.end else None
     bottom = round(top + (PAD + BAR + PAD if marks else 0), 1)
     return Timeline(
@@ -117,7 +115,7 @@ def timeline(
         width=width,
         height=int(bottom + _BOTTOM),
         plot=Box(x=_LEFT, y=_TOP, width=width - _LEFT - _RIGHT, height=round(bottom - _TOP, 1)),
-        lanes=tuple(lanes),
+        lanes=lanes,
         meetings=marks,
         meetings_y=round(top + PAD, 1),
         now_x=now_x,
@@ -131,17 +129,32 @@ def timeline(
     )
 
 
-def _by_worker(
-    workers: Sequence[str], spans: Sequence[Span], refusals: Sequence[Refusal]
-) -> dict[str, LaneRows]:
-    return {
-        name: LaneRows(
+def _lane_names(workers: Sequence[str], spans: Sequence[Span], refusals: Sequence[Refusal]) -> list[str]:
+    strays = {span.worker for span in spans} | {sign.worker for sign in refusals}
+    return list(dict.fromkeys([*workers, *sorted(strays)]))
+
+
+def _by_worker(workers: Sequence[str], spans: Sequence[Span], refusals: Sequence[Refusal]) -> list[LaneRows]:
+    return [
+        LaneRows(
             name=name,
             spans=[span for span in spans if span.worker == name],
             refusals=[sign for sign in refusals if sign.worker == name],
         )
         for name in workers
-    }
+    ]
+
+
+def _lanes(rows: Sequence[LaneRows], grid: Grid) -> tuple[Lane, ...]:
+    """One below the other; binned where the grid has a step."""
+    lanes: list[Lane] = []
+    top = float(_TOP)
+    for row in rows:
+        lanes.append(
+            binned_lane(grid, row, top) if grid.step else drawn_lane(row, grid.scale, grid.words, top)
+        )
+        top = lanes[-1].bottom
+    return tuple(lanes)
 
 
 def _in(window: Window, start: datetime, end: datetime | None) -> bool:
@@ -149,10 +162,10 @@ def _in(window: Window, start: datetime, end: datetime | None) -> bool:
 
 
 def _cell_seconds(
-    scale: TimeScale, rows: dict[str, LaneRows], meetings: Sequence[Meeting], most_marks: int
+    scale: TimeScale, rows: Sequence[LaneRows], meetings: Sequence[Meeting], most_marks: int
 ) -> int:
     """0 to draw every row; else the length of a cell that keeps the chart below ``most_marks``."""
-    marks = sum(len(lane.spans) + len(lane.refusals) for lane in rows.values()) + len(meetings)
+    marks = sum(len(lane.spans) + len(lane.refusals) for lane in rows) + len(meetings)
     if marks <= most_marks:
         return 0
     most_cells = min(most_marks // (len(rows) + 1), int((scale.right - scale.left) / _NARROWEST_CELL))
