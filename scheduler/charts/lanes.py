@@ -40,7 +40,7 @@ class Hatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One execution. ``hit_...`` is the unseen target of a narrow one, ``arrow`` the points of an open end."""
+    """One execution. ``hit_...`` is the unseen target of a narrow one, ``arrow`` an open end in points."""
 
     x: float
     y: float
