@@ -25,7 +25,7 @@ logger = logging.getLogger("aegis.beat")
 ORDINARY_ROWS = "aegis.beat.ordinary-rows"
 
 
-class CatalogScheduler(DatabaseScheduler):  # type: ignore[misc]
+class CatalogScheduler(DatabaseScheduler):
     """``beat_scheduler = "scheduler.beat:CatalogScheduler"``.
 
     Edits take effect within two passes (two seconds), however they were made; a database or lock store that is

@@ -56,7 +56,9 @@ def enter(body: Body, context: RunContext) -> Returned:
     except LeaseLost as lost:
         return _ended(began, lost, ExecutionState.LOST, reason="the body stopped: the lease is over")
     except Ignore as ignored:
-        return _ended(began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result")
+        return _ended(
+            began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result"
+        )
     except Reject as rejected:
         return _ended(began, rejected, ExecutionState.FAILED, reason="the body rejected the message")
     except BaseException as failure:  # not only Exception: SystemExit must be recorded too

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db import connection, transaction
 
@@ -39,7 +39,8 @@ class Minted:
 def mint(now: datetime | None = None) -> Minted:
     """Store the ticks that are due by the database's clock (``now`` is for tests only) and advance the schedules."""
     with transaction.atomic():
-        schedules, now = _due(now)
+        schedules, read_at = _due()
+        now = now or read_at
         if not schedules:
             return Minted((), full=False)
         aliases = _aliases_in_force({schedule.lock_id for schedule in schedules})
@@ -53,14 +54,13 @@ def mint(now: datetime | None = None) -> Minted:
     return Minted(stored, full=len(schedules) >= conf("BATCH"))
 
 
-def _due(now: datetime | None) -> tuple[list[Schedule], datetime | None]:
+def _due() -> tuple[list[Schedule], datetime]:
+    """The schedules that are due, locked, and the database's clock when they were read."""
     with connection.cursor() as cursor:
         cursor.execute(dispatch.DUE, {"batch": conf("BATCH")})
         rows = cursor.fetchall()
-    if not rows:
-        return [], now
     found = Schedule.objects.select_related("lock").in_bulk([row[0] for row in rows])
-    return [found[row[0]] for row in rows], now or rows[0][1]
+    return [found[row[0]] for row in rows], rows[0][1] if rows else datetime.max.replace(tzinfo=UTC)
 
 
 def _aliases_in_force(names: Iterable[str]) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _decide(schedule: Schedule, now: datetime) -> Decision | None:
 
 def _boundary(schedule: Schedule) -> datetime:
     """Fire times after this are this pass's business: nothing before an edit or a pause is filled in."""
-    bounds = [schedule.activated_at]
+    bounds = [schedule.activated_at] if schedule.activated_at else []
     if schedule.next_fire_at:
         bounds.append(schedule.next_fire_at - MOMENT)
     if schedule.paused_until:

@@ -32,7 +32,7 @@ def publish(ticks: Sequence[Tick]) -> list[int]:
             for tick in ticks:
                 _send(tick, producer)
                 sent.append(tick.id)
-    except (OperationalError, OSError, producer_errors()) as trouble:
+    except _broker_errors() as trouble:
         logger.warning(
             "published %d of %d ticks, the broker failed: %s", len(sent), len(ticks), type(trouble).__name__,
             extra={"action": "publish_failed"},
@@ -40,10 +40,11 @@ def publish(ticks: Sequence[Tick]) -> list[int]:
     return sent
 
 
-def producer_errors() -> tuple[type[BaseException], ...]:
-    """What the broker's driver raises when it cannot be reached."""
+def _broker_errors() -> tuple[type[BaseException], ...]:
+    """What is raised when the broker cannot be reached: by kombu, by the system, by the broker's driver."""
     connection = current_app.connection_for_write()
-    return (*connection.recoverable_connection_errors, *connection.recoverable_channel_errors)
+    drivers = (*connection.recoverable_connection_errors, *connection.recoverable_channel_errors)
+    return (OperationalError, OSError, *drivers)
 
 
 def _send(tick: Tick, producer: Any) -> None:

@@ -52,7 +52,9 @@ class ExclusiveTask(Task):
         try:
             return read_stamp(header, task_id=request.id or "", worker=worker)
         except UnreadableStamp as newer:
-            logger.error("delivery of %s left alone: %s", self.name, newer, extra={"action": "unreadable_stamp"})
+            logger.error(
+                "delivery of %s left alone: %s", self.name, newer, extra={"action": "unreadable_stamp"}
+            )
             raise Ignore() from newer
 
     def _answer(self, outcome: Outcome) -> Any:
@@ -101,7 +103,9 @@ class ExclusiveTask(Task):
         if (args is not None and list(args) != list(request.args or [])) or (
             kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
         ):
-            raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
+            raise TypeError(
+                "retry() of an exclusive task cannot change args or kwargs: they belong to the tick"
+            )
         limit = self.max_retries if max_retries is None else max_retries
         if limit is not None and request.retries >= limit:
             raise exc or MaxRetriesExceededError(
@@ -148,5 +152,7 @@ def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., A
     taken = [p for p in parameters[:skip] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(taken) < skip:
         names = "(self, context, ...)" if skip == 2 else "(context, ...)"
-        raise InvalidExclusiveTask(f"{function.__qualname__} must take {names}: the body is given its RunContext")
+        raise InvalidExclusiveTask(
+            f"{function.__qualname__} must take {names}: the body is given its RunContext"
+        )
     return signature.replace(parameters=parameters[skip:]).bind

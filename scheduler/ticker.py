@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 from django.db import Error as DatabaseError
@@ -88,7 +89,7 @@ class Ticker:
         return longest if left is None else min(max(left, 0.01), longest)
 
 
-def _run(sql: str, parameters: dict[str, object]) -> list[tuple[object, ...]]:
+def _run(sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Run one statement in autocommit on Django's connection of this process."""
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)

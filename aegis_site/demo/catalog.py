@@ -68,7 +68,9 @@ def seed(aliases: set[str]) -> list[Schedule]:
 
 
 def _store(wanted: Demonstration) -> Schedule:
-    lock, _ = LockName.objects.update_or_create(name=f"demo.{wanted.name}", defaults={"alias_wanted": wanted.lock})
+    lock, _ = LockName.objects.update_or_create(
+        name=f"demo.{wanted.name}", defaults={"alias_wanted": wanted.lock}
+    )
     schedule, _ = Schedule.objects.update_or_create(
         name=wanted.name,
         defaults={

@@ -44,7 +44,9 @@ class Result:
     def agrees(self) -> bool:
         """Whether the audit says what the ledger says."""
         return collisions.agrees(
-            collisions.AuditCounts(duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible),
+            collisions.AuditCounts(
+                duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible
+            ),
             collisions.LedgerCounts(duplicates=self.ledger_duplicates, overlaps=self.ledger_overlaps),
         )
 
@@ -75,7 +77,7 @@ def _result(schedule: Schedule) -> Result:
             "subject", "amount_cents", "resource", "entered_at", "left_at"
         )
     )
-    waits = sorted(executions.exclude(acquire_ms=None).values_list("acquire_ms", flat=True))
+    waits = sorted(ms for ms in executions.values_list("acquire_ms", flat=True) if ms is not None)
     return Result(
         name=schedule.name,
         lock=schedule.lock.alias_in_force or schedule.lock.alias_wanted,
@@ -97,7 +99,9 @@ def _result(schedule: Schedule) -> Result:
         acquire_p99_ms=_percentile(waits, 0.99),
         ledger_effects=len(effects),
         ledger_duplicates=collisions.ledger_duplicates([subject for subject, *_ in effects]),
-        ledger_overlaps=collisions.ledger_overlaps((tuple(stay) for _, _, *stay in effects)),
+        ledger_overlaps=collisions.ledger_overlaps(
+            (name, entered, left) for _, _, name, entered, left in effects if left
+        ),
         ledger_settled_twice=_money_twice([(subject, cents) for subject, cents, *_ in effects]),
     )
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from scheduler.models import Execution, Instance, LockName, ScheduleChange, Tick
 
 
-class FactAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class FactAdmin(admin.ModelAdmin):
     """No add, change or delete; no count over millions of rows."""
 
     show_full_result_count = False

@@ -24,7 +24,7 @@ _FORM_FIELDS = {
 }  # fmt: skip
 
 
-class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
+class ScheduleForm(forms.ModelForm):
     """One schedule, with the name of its lock and the strategy that guards it.
 
     The preview is computed by the recurrence that the ticker fires, from the values in the form.
@@ -54,11 +54,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["task"].choices = self._task_choices()
-        self.fields["strategy"].choices = [
-            ("", "---------"),
-            *((alias, alias) for alias in lock_backends.aliases()),
-        ]
+        self._choices("task", self._task_choices())
+        self._choices("strategy", [(alias, alias) for alias in lock_backends.aliases()])
         if self.instance.pk:
             self.fields["lock_name"].initial = self.instance.lock_id
             self.fields["strategy"].initial = self.instance.lock.alias_wanted
@@ -67,7 +64,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         names = list(exclusive_tasks())
         if self.instance.pk and self.instance.task not in names:
             names.append(self.instance.task)
-        return [("", "---------"), *((name, name) for name in names)]
+        return [(name, name) for name in names]
+
+    def _choices(self, name: str, choices: list[tuple[str, str]]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [("", "---------"), *choices]
 
     def recurrence(self) -> recurrences.Recurrence | None:
         """The recurrence that the form's values name, or None where they name none that is valid."""
@@ -87,10 +89,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return recurrences.warnings(recurrence, timezone.now()) if recurrence else []
 
     def clean_args(self) -> list[Any]:
-        return self._json("args", list, "[]", 'a JSON list, for example ["north"]')  # type: ignore[no-any-return]
+        return self._json("args", list, "[]", 'a JSON list, for example ["north"]')
 
     def clean_kwargs(self) -> dict[str, Any]:
-        return self._json("kwargs", dict, "{}", 'a JSON object, for example {"region": "north"}')  # type: ignore[no-any-return]
+        return self._json("kwargs", dict, "{}", 'a JSON object, for example {"region": "north"}')
 
     def _json(self, field: str, kind: type, empty: str, wanted: str) -> Any:
         value = self.cleaned_data[field]
@@ -157,7 +159,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             self.add_error("kwargs", f"{task.name} does not take these arguments: {refusal}.")
 
     def _post_clean(self) -> None:
-        super()._post_clean()
+        super()._post_clean()  # type: ignore[misc]  # Django's hook for checks that need the instance
         given = [
             name for name in ("cron_expression", "every_seconds", "once_at") if self.cleaned_data.get(name)
         ]

@@ -17,7 +17,7 @@ from scheduler.models import Schedule, ScheduleChange
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class ScheduleAdmin(admin.ModelAdmin):
     """Edits follow within two seconds; each leaves a change row with who, what and why."""
 
     form = ScheduleForm
@@ -149,7 +149,12 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             raise PermissionDenied
         form = self.get_form(request, obj, change=obj is not None)(request.POST, instance=obj)
         form.full_clean()
-        admin_form = helpers.AdminForm(form, list(self.get_fieldsets(request, obj)), {}, model_admin=self)
+        admin_form = helpers.AdminForm(
+            form,
+            [*self.get_fieldsets(request, obj)],
+            {},
+            model_admin=self,
+        )
         context = {
             **self.admin_site.each_context(request),
             "title": "Change schedule" if obj else "Add schedule",

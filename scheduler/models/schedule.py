@@ -164,6 +164,8 @@ class Schedule(models.Model):
             return recurrences.cron(self.cron_expression, self.time_zone, **window)
         if self.every_seconds is not None:
             return recurrences.every(self.every_seconds, self.anchor, zone=self.time_zone, **window)
+        if self.once_at is None:
+            raise recurrences.InvalidRecurrence("expression", "Give exactly one of cron, every and once at; none is given.")
         return recurrences.once(self.once_at, zone=self.time_zone, **window)
 
     def state_word(self, at: datetime) -> str:

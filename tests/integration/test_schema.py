@@ -53,7 +53,7 @@ def test_a_lock_name_comes_with_its_fence_however_it_is_stored() -> None:
         ("tick", "outcome = 'executed'", "aegis_tick_outcome_iff_over"),
         ("tick", "state = 'closed', outcome = 'prevented'", "aegis_tick_unrun_has_reason"),
         ("tick", "attempt = 0", "aegis_tick_attempt_from_one"),
-        ("tick", "state = 'lost in space'", "aegis_tick_(state_known|outcome_iff_over)"),
+        ("tick", "state = 'elsewhere'", "aegis_tick_(state_known|outcome_iff_over)"),
         ("execution", "state = 'running', ended_at = NULL, began = false", "aegis_execution_running_began"),
         ("execution", "state = 'prevented', ended_at = NULL", "aegis_execution_started_or_refused"),
         ("execution", "ended_at = NULL", "aegis_execution_ended_iff_over"),
