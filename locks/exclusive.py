@@ -70,7 +70,7 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
         backend = lock_backends[self.using]
         lease = self._acquire(backend)
         with ExitStack() as stack:
-            stack.callback(lambda: release_quietly(backend, kept.lease))
+            stack.callback(release_quietly, backend, lease)
             kept = stack.enter_context(keep_alive(backend, lease, self.on_lost))
             stack.push(_refuse_lost_work(backend, kept))
             self._stack = stack.pop_all()
