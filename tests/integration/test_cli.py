@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from aegis_site.demo.fleet import FleetError, free_port
 from scheduler.minting import mint
 from scheduler.models import LockName, Schedule, Tick
 from tests.support.engine import make_schedule
@@ -49,3 +51,11 @@ def test_list_has_no_escape_codes_when_it_is_piped() -> None:
     make_schedule("report", every_seconds=60)
     assert "\x1b" not in said("schedules", "list")
     assert "report\tActive" in said("schedules", "list")
+
+
+def test_a_port_in_use_is_told_with_the_remedy() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(FleetError, match=r"Port \d+ cannot be used.*--port 0"):
+            free_port(taken.getsockname()[1])
