@@ -118,7 +118,6 @@ class BaseLockBackend:
         return validate_ttl(ttl, minimum=self.minimum_ttl, maximum=self.maximum_ttl)
 
     # the contract
-    #
 
     def acquire(self, name: str, *, ttl: float | None = None, lease_id: UUID | None = None) -> Lease | None:
         """Ask for ``name`` once, without waiting for its holder. See the contract above."""
@@ -208,7 +207,6 @@ class BaseLockBackend:
         """Drop this process's connections of this backend. They are made again on the next use."""
 
     # shared parts
-    #
 
     def _ask(self, name: str, ttl: float, lease_id: UUID) -> Lease | None:
         holder = describe_holder()
