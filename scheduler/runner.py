@@ -43,7 +43,8 @@ def run(delivery: Delivery, body: Body) -> Outcome:
     """
     try:
         backend = lock_backends[delivery.alias]
-    except InvalidLockBackend as unknown:
+        backend.clean_ttl(delivery.ttl)
+    except (InvalidLockBackend, ValueError) as unknown:
         return _unrun(delivery, ledger.blocked(delivery, unknown))
     lease_id, asked = uuid4(), boottime()
     try:

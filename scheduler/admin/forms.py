@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from locks import InvalidLockBackend, lock_backends
-from locks.base import validate_name, validate_ttl
+from locks.base import validate_name
 from scheduler import recurrence as recurrences
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
@@ -131,7 +131,7 @@ class ScheduleForm(forms.ModelForm):
             return
         if ttl is not None:
             try:
-                validate_ttl(ttl)
+                backend.clean_ttl(ttl)
             except ValueError as refusal:
                 self.add_error("ttl", str(refusal))
                 return

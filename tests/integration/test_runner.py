@@ -271,6 +271,14 @@ def test_an_alias_that_this_worker_does_not_know_blocks_and_leaves_the_tick_open
     assert Tick.objects.get(pk=tick.pk).state == TickState.PLANNED
 
 
+def test_a_ttl_that_the_strategy_cannot_keep_blocks_and_leaves_the_tick_open() -> None:
+    tick = make_tick(make_schedule(alias="redlock"))
+    outcome = run(delivery_of(tick, ttl=3600.0), nothing)
+    assert outcome.state is ExecutionState.BLOCKED
+    assert "3600" in row(outcome).reason
+    assert Tick.objects.get(pk=tick.pk).state == TickState.PLANNED
+
+
 def test_a_body_whose_lease_was_taken_away_is_lost_not_executed() -> None:
     schedule = make_schedule(alias="database", ttl=1.0)
     tick = make_tick(schedule)
