@@ -1,15 +1,18 @@
-"""The catalog and the ledger in Django admin: schedules are edited, facts are read."""
+"""The catalog, the ledger and the dashboard in Django admin: schedules are edited, all else is read."""
 
 from __future__ import annotations
 
 from scheduler.admin.facts import ExecutionAdmin, InstanceAdmin, LockNameAdmin, ScheduleChangeAdmin, TickAdmin
 from scheduler.admin.schedule import ScheduleAdmin
+from scheduler.dashboard.admin import CollisionsAdmin, TimelineAdmin
 
 __all__ = [
+    "CollisionsAdmin",
     "ExecutionAdmin",
     "InstanceAdmin",
     "LockNameAdmin",
     "ScheduleAdmin",
     "ScheduleChangeAdmin",
     "TickAdmin",
+    "TimelineAdmin",
 ]

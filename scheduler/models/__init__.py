@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.models.dashboard import Dashboard, Timeline
 from scheduler.models.execution import Execution
 from scheduler.models.instance import Instance
 from scheduler.models.lock_name import LockName
@@ -9,4 +10,13 @@ from scheduler.models.schedule import Schedule
 from scheduler.models.schedule_change import ScheduleChange
 from scheduler.models.tick import Tick
 
-__all__ = ["Execution", "Instance", "LockName", "Schedule", "ScheduleChange", "Tick"]
+__all__ = [
+    "Dashboard",
+    "Execution",
+    "Instance",
+    "LockName",
+    "Schedule",
+    "ScheduleChange",
+    "Tick",
+    "Timeline",
+]

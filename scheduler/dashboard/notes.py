@@ -1,0 +1,71 @@
+"""Sentences above a page: what is wrong with the request, what was cut, what to do where nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.urls import NoReverseMatch, reverse
+
+from scheduler.charts import Window
+from scheduler.charts.scale import duration_words
+from scheduler.dashboard import rows
+from scheduler.dashboard.params import Params
+from scheduler.models import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One sentence, and a next step."""
+
+    text: str
+    link: str = ""
+    url: str = ""
+
+
+def empty_notes(params: Params, window: Window, schedule_id: int | None) -> list[Note]:
+    """Why nothing is there, from the most general reason down, with a step that works."""
+    if not Schedule.objects.exists():
+        return [
+            Note(
+                "No schedules yet. Add one, or run `manage.py aegis demo` to see some collide.",
+                "Add a schedule",
+                _add_schedule(),
+            )
+        ]
+    latest = rows.latest_tick(schedule_id, before=window.end)
+    if latest is None:
+        return [_no_attempts(params, schedule_id, window)]
+    ago = duration_words((window.end - latest).total_seconds())
+    note = Note(
+        f"No ticks in this window. The latest was {ago} before its end.",
+        "Show it",
+        params.url(at=latest + timedelta(seconds=1), window=None, **{"from": None, "to": None}),
+    )
+    return [note, *_clear(params, schedule_id)]
+
+
+def _no_attempts(params: Params, schedule_id: int | None, window: Window) -> Note:
+    waiting = Schedule.objects.filter(enabled=True, next_fire_at__isnull=False)
+    if schedule_id is not None:
+        waiting = waiting.filter(pk=schedule_id)
+    upcoming = waiting.order_by("next_fire_at").values_list("name", "next_fire_at").first()
+    if upcoming is None or upcoming[1] is None:
+        return Note("No attempts yet. No next tick is planned: is a beat running, is a schedule enabled?")
+    name, at = upcoming
+    wait = (at - window.end).total_seconds()
+    when = f"in {duration_words(wait)}" if wait > 0 else "due now"
+    return Note(f"No attempts yet. Next tick {when} ({name}).")
+
+
+def _clear(params: Params, schedule_id: int | None) -> list[Note]:
+    if schedule_id is None:
+        return []
+    return [Note("Only one schedule is shown.", "Clear filters", params.url(schedule=None, strategy=None))]
+
+
+def _add_schedule() -> str:
+    try:
+        return reverse("admin:aegis_scheduler_schedule_add")
+    except NoReverseMatch:  # a project may keep the form out of its admin
+        return ""

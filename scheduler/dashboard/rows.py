@@ -1,0 +1,108 @@
+"""Rows for the pages: read-only queries, each within a window and a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db.models import Count, Max, Q, QuerySet
+
+from locks import InvalidLockBackend, lock_backends
+from scheduler.audit import bodies_of
+from scheduler.charts import Marker, Window
+from scheduler.collisions import Body
+from scheduler.dashboard.facts import RefusedRow, TickRow
+from scheduler.models import Execution, ScheduleChange, Tick
+from scheduler.states import ExecutionState
+
+MOST_TICKS = 20_000
+MOST_BODIES = 20_000
+MOST_MARKERS = 50
+# A body that began longer before the window than this, and has ended, is not looked for inside it.
+LOOKBACK = timedelta(hours=1)
+
+
+def _ticks(window: Window, schedule_id: int | None) -> QuerySet[Tick]:
+    ticks = Tick.objects.filter(fire_time__gte=window.start, fire_time__lt=window.end)
+    return ticks if schedule_id is None else ticks.filter(schedule_id=schedule_id)
+
+
+def ticks_in(window: Window, schedule_id: int | None = None) -> tuple[list[TickRow], bool]:
+    """The newest ticks of the window, newest first, and whether older ones were left out."""
+    rows = _ticks(window, schedule_id).order_by("-fire_time", "-id").values_list(
+        "id", "schedule_id", "schedule_name", "task", "fire_time", "state", "outcome", "lock_alias",
+        "once_per_tick", "missed_count",
+    )[: MOST_TICKS + 1]  # fmt: skip
+    found = [TickRow(*row) for row in rows]
+    return found[:MOST_TICKS], len(found) > MOST_TICKS
+
+
+def latest_tick(schedule_id: int | None = None, before: datetime | None = None) -> datetime | None:
+    """The newest fire time of all, if there is one."""
+    ticks = Tick.objects.all() if schedule_id is None else Tick.objects.filter(schedule_id=schedule_id)
+    if before is not None:
+        ticks = ticks.filter(fire_time__lt=before)
+    latest: datetime | None = ticks.aggregate(latest=Max("fire_time"))["latest"]
+    return latest
+
+
+def refused_in(window: Window, schedule_id: int | None = None) -> list[RefusedRow]:
+    """Tries that a lock (``prevented``) or the tick guard (``duplicate``) refused, per schedule."""
+    states = (ExecutionState.PREVENTED, ExecutionState.DUPLICATE)
+    names = ("tick__schedule_id", "tick__schedule_name", "tick__task", "state")
+    rows = Execution.objects.filter(state__in=states, tick__in=_ticks(window, schedule_id))
+    counted = rows.order_by().values_list(*names).annotate(number=Count("id"))
+    return [RefusedRow(*row) for row in counted]
+
+
+def touching(window: Window) -> Q:
+    """Executions that began and were inside at some time of the window, or may be yet."""
+    recent = Q(recorded_at__gte=window.start - LOOKBACK) | Q(state=ExecutionState.RUNNING)
+    not_over = Q(ended_at__isnull=True) | Q(ended_at__gte=window.start) | Q(returned_at__gte=window.start)
+    return Q(started_at__isnull=False, recorded_at__lt=window.end) & recent & not_over
+
+
+def bodies_in(
+    window: Window, lock_names: Collection[str] | None = None
+) -> tuple[list[Body], datetime | None]:
+    """The newest bodies of the window; where older ones were left out, also from when on all are there."""
+    rows = Execution.objects.filter(touching(window), began=True)
+    if lock_names is not None:
+        rows = rows.filter(lock_name__in=lock_names)
+    newest = rows.order_by("-recorded_at", "-id").values("pk")[: MOST_BODIES + 1]
+    bodies = bodies_of(Execution.objects.filter(pk__in=newest))
+    if len(bodies) <= MOST_BODIES:
+        return bodies, None
+    return bodies[1:], bodies[1].started_at
+
+
+def markers_in(window: Window, schedule_id: int | None = None) -> list[Marker]:
+    """Changes of strategy, with who made them."""
+    changes = ScheduleChange.objects.filter(
+        changed_at__gte=window.start, changed_at__lt=window.end, after__has_key="strategy"
+    )
+    if schedule_id is not None:
+        changes = changes.filter(schedule_id=schedule_id)
+    who = f"changed_by__{get_user_model().USERNAME_FIELD}"
+    rows = changes.order_by("-changed_at").values_list("changed_at", "schedule_name", "before", "after", who)
+    return [_marker(*row) for row in rows[:MOST_MARKERS] if row[2].get("strategy")]  # else: newly made
+
+
+def _marker(at: datetime, schedule: str, before: dict[str, Any], after: dict[str, Any], who: Any) -> Marker:
+    change = f"{before['strategy']} → {after['strategy']}"
+    return Marker(at=at, label=f"{schedule}: strategy {change}" + (f" ({who})" if who else ""))
+
+
+def unlocked_aliases() -> Sequence[str]:
+    """The strategies that exclude nothing, so that a collision under one has that for its cause."""
+    found = []
+    for alias in lock_backends.aliases():
+        try:
+            backend = lock_backends[alias]
+        except InvalidLockBackend:
+            continue  # told by `manage.py check`; a page about the past must not depend on today's settings
+        if not backend.exclusive:
+            found.append(alias)
+    return found
