@@ -17,7 +17,16 @@ from scheduler.dashboard.figures import Figures, Moment, Tally, count
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.notes import Note, empty_notes
 from scheduler.dashboard.outcomes import DUPLICATE, OVERLAP, POSSIBLE
-from scheduler.dashboard.params import SPANS, Params, ScheduleFilter, last, shortest_span, span_links, stamp
+from scheduler.dashboard.params import (
+    SPANS,
+    WIDTH,
+    Params,
+    ScheduleFilter,
+    last,
+    shortest_span,
+    span_links,
+    stamp,
+)
 from scheduler.dashboard.schedule_table import schedule_rows
 from scheduler.dashboard.tiles import tiles
 
@@ -142,6 +151,7 @@ def _chart(found: Report, timeline: str) -> BarChart:
         id="ticks",
         link=link,
         markers=found.markers,
+        width=WIDTH,
     )
 
 
@@ -158,6 +168,7 @@ def _strips(found: Report, timeline: str) -> list[BarChart]:
         step=found.step,
         zone=timezone.get_current_timezone(),
         links=dict.fromkeys(groups, link),
+        width=WIDTH,
         height=92,
     )
     return [replace(chart, summary=_sentence(groups[chart.title][0])) for chart in charts]

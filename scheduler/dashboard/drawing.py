@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from scheduler.charts import Meeting, Refusal, Span
-from scheduler.collisions import Body, Overlap, Overlaps, shared
+from scheduler.collisions import Body, Duplicate, Overlap, Overlaps, shared
 from scheduler.dashboard.facts import TryRow
+from scheduler.states import ExecutionState
 
 # An execution -> the page on which it is selected.
 Select = Callable[[int], str]
 
 
-def spans(tries: Sequence[TryRow], bodies: Collection[Body], select: Select) -> list[Span]:
+def spans(
+    tries: Sequence[TryRow], bodies: Collection[Body], repeated: Collection[Duplicate], select: Select
+) -> list[Span]:
     """A bar for each try that started, with the stretches in which another was inside."""
-    met = shared(bodies)
+    met, again = shared(bodies), {duplicate.execution_id for duplicate in repeated}
     return [
         Span(
             worker=row.worker,
             start=row.at,
             end=row.until,
-            state=row.state,
+            state="duplicate" if row.id in again and row.state == ExecutionState.EXECUTED else row.state,
             label=row.label,
             url=select(row.id),
             detail=_guard_words(row),

@@ -19,6 +19,8 @@ KNOWN = ("window", "from", "to", "schedule", "strategy", "at", "selected")
 SPANS = {"5m": 300, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
 LONGEST = timedelta(days=7)
 SHORTEST = timedelta(seconds=1)
+# Of the charts, in pixels: beside the admin's sidebar on a laptop.
+WIDTH = 900
 # Schedules offered in a filter.
 MOST_CHOICES = 500
 

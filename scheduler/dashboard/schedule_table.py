@@ -40,8 +40,7 @@ COLUMNS = (
     "Overlaps, proven",
     "Overlaps, possible",
     "Missed",
-    "Blocked",
-    "Failed, crashed, lost",
+    "Blocked or failed",
 )
 
 
@@ -72,8 +71,7 @@ def figures_of(tally: Tally) -> tuple[Figure, ...]:
         _toned(tally.too_many[OVERLAP], "bad"),
         _toned(tally.too_many[POSSIBLE], "warn"),
         _toned(tally.missed, "warn"),
-        _toned(tally.outcomes[TickOutcome.BLOCKED], "warn"),
-        _toned(sum(tally.outcomes[word] for word in TROUBLE), "warn"),
+        _toned(sum(tally.outcomes[word] for word in (TickOutcome.BLOCKED, *TROUBLE)), "warn"),
     )
 
 

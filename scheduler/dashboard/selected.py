@@ -12,6 +12,7 @@ from scheduler.charts.looks import outcome, refusal
 from scheduler.charts.scale import duration_words
 from scheduler.collisions import Cause, Duplicate, Overlap, Overlaps
 from scheduler.dashboard.facts import TryRow
+from scheduler.states import ExecutionState
 
 MOST_PARTIES = 12
 
@@ -59,6 +60,7 @@ def selected(
     if row is None:
         return None
     overlaps, doubles = _overlaps_of(number, met), _duplicates_of(number, repeated)
+    too_many = {duplicate.execution_id for duplicate in repeated}
     sentences = [_overlap(overlap, rows) for overlap in overlaps]
     sentences += [_duplicate(duplicate, number, rows) for duplicate in doubles]
     if row.reason:
@@ -70,7 +72,11 @@ def selected(
         title=f"{word}: {row.label}, tick of {_clock(row.fire_time)}",
         sentences=tuple(sentences),
         tries=tuple(
-            Party(row=party, outcome=_word(party), ran="" if party.ran is None else duration_words(party.ran))
+            Party(
+                row=party,
+                outcome=ExecutionState(party.state).label + (", duplicate" if party.id in too_many else ""),
+                ran="" if party.ran is None else duration_words(party.ran),
+            )
             for party in rows.values()
         ),
     )
@@ -108,7 +114,8 @@ def _duplicate(duplicate: Duplicate, number: int, rows: Mapping[int, TryRow]) ->
 
 
 def _names(numbers: Collection[int], rows: Mapping[int, TryRow]) -> str:
-    return " and ".join(_name(number, rows) for number in numbers)
+    *first, final = (_name(number, rows) for number in numbers)
+    return f"{', '.join(first)} and {final}" if first else final
 
 
 def _name(number: int, rows: Mapping[int, TryRow]) -> str:

@@ -19,7 +19,7 @@ from scheduler.dashboard.drawing import meetings, refusals, spans
 from scheduler.dashboard.facts import TryRow
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.notes import Note, empty_notes
-from scheduler.dashboard.params import Params, ScheduleFilter, stamp
+from scheduler.dashboard.params import WIDTH, Params, ScheduleFilter, stamp
 from scheduler.dashboard.selected import Selected, company, selected
 from scheduler.dashboard.timeline_window import window_of, zoom_links
 
@@ -149,7 +149,7 @@ def context(found: Report, collisions: str, data: str) -> dict[str, Any]:
         "chart": timeline(
             window=window,
             workers=found.workers,
-            spans=spans(found.tries, found.bodies, select),
+            spans=spans(found.tries, found.bodies, found.repeated, select),
             refusals=refusals(found.tries, select),
             meetings=meetings(found.met, found.bodies, by_id, select),
             markers=found.markers,
@@ -157,6 +157,7 @@ def context(found: Report, collisions: str, data: str) -> dict[str, Any]:
             zone=zone,
             title="Executions by worker",
             zoom=zoom,
+            width=WIDTH,
         ),
         "selected": found.selected,
         "data_url": params.url(data, **here),

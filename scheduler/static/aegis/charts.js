@@ -27,6 +27,15 @@ function prepare(root) {
   }
 }
 
+/** On a narrow page bars begin with the newest; a timeline with the names of its lanes. */
+function showNewest(root) {
+  for (const chart of root.querySelectorAll(".aegis-scroll > .aegis-chart")) {
+    if (!chart.querySelector(".aegis-lane")) {
+      chart.parentElement.scrollLeft = chart.parentElement.scrollWidth;
+    }
+  }
+}
+
 function onKey(event) {
   const chart = event.target.closest?.("[data-aegis-chart]");
   if (!chart || event.altKey || event.ctrlKey || event.metaKey) {
@@ -52,6 +61,7 @@ function onKey(event) {
 }
 
 prepare(document);
+showNewest(document);
 document.addEventListener("keydown", onKey);
 document.addEventListener("focusin", (event) => {
   const chart = event.target.closest?.("[data-aegis-chart]");
