@@ -79,6 +79,4 @@ for label in ("aegis_locks", "aegis_scheduler"):
     assert any(app == label for app, _ in loader.disk_migrations), f"no migrations of {label}"
 
 call_command("check")
-sys.stdout.write(
-    f"the wheel works: {len(names)} templates, {len(files)} static files, migrations of both apps\n"
-)
+sys.stdout.write(f"the wheel works: {len(names)} templates, {len(files)} static files, migrations of both apps\n")

@@ -30,11 +30,7 @@ def main(kind: str) -> str | None:
     seconds = conf("HEARTBEAT") * STAMPS_MISSED
     here = Instance.objects.filter(kind=kind, host=socket.gethostname(), stopped_at=None)
     fresh = here.filter(heartbeat_at__gt=Now() - timedelta(seconds=seconds))
-    return (
-        None
-        if fresh.exists()
-        else f"no {kind} of {socket.gethostname()} has shown itself for {seconds:.0f} s"
-    )
+    return None if fresh.exists() else f"no {kind} of {socket.gethostname()} has shown itself for {seconds:.0f} s"
 
 
 if __name__ == "__main__":

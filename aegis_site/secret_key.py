@@ -24,9 +24,7 @@ def demo_secret_key(folder: Path) -> str:
     key = get_random_secret_key()
     try:
         folder.mkdir(mode=0o755, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=folder, prefix="secret-key-"
-        ) as file:  # made with mode 0600
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix="secret-key-") as file:  # made with mode 0600
             file.write(key)
             file.flush()
             os.link(file.name, path)

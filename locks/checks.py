@@ -17,11 +17,7 @@ def check_lock_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.C
     """Problems of each alias of ``settings.LOCKS``, with the ids listed in ``backends.params``."""
     entries = getattr(settings, "LOCKS", {})
     if not isinstance(entries, Mapping):
-        return [
-            checks.Error(
-                "LOCKS is no mapping.", hint="Give a dict, shaped like CACHES.", id="aegis.locks.E001"
-            )
-        ]
+        return [checks.Error("LOCKS is no mapping.", hint="Give a dict, shaped like CACHES.", id="aegis.locks.E001")]
     found: list[checks.CheckMessage] = []
     for alias, params in entries.items():
         found += check_alias(alias, params)

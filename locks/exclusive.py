@@ -127,9 +127,7 @@ def _refuse_lost_work(
 ) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
     """At a clean end of the block: raise ``LeaseLost`` if the lease ended before it."""
 
-    def leave(
-        kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None:
             return
         kept.check()
@@ -147,8 +145,6 @@ def release_quietly(backend: BaseLockBackend, lease: Lease) -> None:
     """Give ``lease`` back; log trouble instead of raising it over the outcome of the body."""
     try:
         if not backend.release(lease):
-            logger.warning(
-                "Lock %r (%s) was not ours any more when it was given back.", lease.name, lease.alias
-            )
+            logger.warning("Lock %r (%s) was not ours any more when it was given back.", lease.name, lease.alias)
     except LockUnavailable as error:
         logger.warning("Could not give the lease back, it ends with its ttl: %s", error)

@@ -57,6 +57,4 @@ def prove(name: str, token: int, lease_id: UUID, *, using: str = DEFAULT_DB_ALIA
     with django_connection.cursor() as cursor:
         cursor.execute(PROVE, {"name": validate_name(name), "token": token, "lease_id": lease_id})
         if cursor.fetchone() is None:
-            raise StaleToken(
-                f"Lock {name!r}: fencing token {token} is stale, a later holder has started.", name=name
-            )
+            raise StaleToken(f"Lock {name!r}: fencing token {token} is stale, a later holder has started.", name=name)

@@ -20,9 +20,7 @@ def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend
     """The class that ``BACKEND`` names. Raises ``InvalidLockBackend`` if it names none."""
     path = params.get("BACKEND") if isinstance(params, Mapping) else None
     if not isinstance(path, str):
-        raise InvalidLockBackend(
-            f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class."
-        )
+        raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND'] is missing: give the dotted path of a backend class.")
     try:
         found = import_string(path)
     except ImportError as error:

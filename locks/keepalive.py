@@ -212,9 +212,7 @@ class _Process:
     def renewer(self, alias: str) -> _Loop:
         with self.lock:
             if alias not in self.renewers:
-                self.renewers[alias] = _Loop(
-                    f"aegis-renew-{alias}", lambda kept: kept.next_renewal, Kept.renew
-                )
+                self.renewers[alias] = _Loop(f"aegis-renew-{alias}", lambda kept: kept.next_renewal, Kept.renew)
             return self.renewers[alias]
 
     def _watch(self, kept: Kept) -> None:

@@ -32,9 +32,7 @@ class LeaseRecord(models.Model):
         primary_key=True,
         help_text=_("Lock name, with the key prefix of its alias."),
     )
-    lease_id = models.UUIDField(
-        null=True, help_text=_("Random id of the acquisition that holds it. Empty: free.")
-    )
+    lease_id = models.UUIDField(null=True, help_text=_("Random id of the acquisition that holds it. Empty: free."))
     token = models.BigIntegerField(
         default=0, db_default=0, help_text=_("Number of the last grant. Grows with each grant of this name.")
     )
@@ -79,9 +77,7 @@ class ClaimRecord(models.Model):
     version = models.BigIntegerField(
         default=0, db_default=0, help_text=_("Number of the last claim. A claim is good while it stands.")
     )
-    lease_id = models.UUIDField(
-        null=True, help_text=_("Random id of the last claim that was not given back.")
-    )
+    lease_id = models.UUIDField(null=True, help_text=_("Random id of the last claim that was not given back."))
     holder = models.CharField(
         max_length=200, default="", db_default="", help_text=_("Host, process and thread, for people only.")
     )
@@ -128,9 +124,7 @@ class FenceRecord(models.Model):
     alias = models.CharField(  # noqa: DJ001  (NULL: never raised, which no alias can say)
         max_length=100, null=True, help_text=_("Strategy under which it was raised last.")
     )
-    grant_no = models.BigIntegerField(
-        null=True, help_text=_("The store's number of that grant, where it has one.")
-    )
+    grant_no = models.BigIntegerField(null=True, help_text=_("The store's number of that grant, where it has one."))
     lease_id = models.UUIDField(null=True, help_text=_("The acquisition that raised it last."))
 
     class Meta:

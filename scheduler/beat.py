@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any
-from uuid import uuid4
 
 from django.db import Error as DatabaseError
 from django.db import connection
 from django_celery_beat.schedulers import DatabaseScheduler
+from kombu.exceptions import OperationalError
 
 from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_backends
 from scheduler.conf import conf
@@ -32,26 +32,52 @@ class CatalogScheduler(DatabaseScheduler):
     away ends a pass, never the process.
     """
 
-    # An ordinary row's last run is stored after each run: another beat may take over at any moment.
-    sync_every_tasks = 1
+    _being_made = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if CatalogScheduler._being_made:
+            # Celery's SIGTERM handler wants to close a scheduler that is still being made, so makes another. That
+            # one would wait for the connection that the interrupted statement holds, in this thread, for ever.
+            raise SystemExit
+        CatalogScheduler._being_made = True
+        try:
+            self._make(*args, **kwargs)
+        finally:
+            CatalogScheduler._being_made = False
+
+    def _make(self, *args: Any, **kwargs: Any) -> None:
         self._ticker: Ticker | None = None if kwargs.get("lazy") else Ticker()
         self._next_pass = 0.0
         self._lease: Lease | None = None
         self._presence = Presence("beat")
+        self._in_pass = False
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")
+        # An ordinary row's last run is stored after each run: another beat may take over at any moment. Set
+        # here, because Celery's constructor overwrites it.
+        self.sync_every_tasks = 1
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """One turn of beat's loop; returns the seconds to sleep, at most PASS_INTERVAL."""
-        return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
+        self._in_pass = True
+        try:
+            return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
+        finally:
+            self._in_pass = False
 
     def close(self) -> None:
-        """Give the lease back and say good-bye, so that another beat takes over at once."""
+        """Give the lease back and say good-bye, so that another beat takes over at once.
+
+        Celery calls this from its SIGTERM handler and again when the loop has ended. In the middle of a pass
+        the first call is left to the second: the statement that the signal interrupted holds its
+        connection's lock, and this thread would wait for itself.
+        """
+        if self._in_pass:
+            return
         super().close()
         if self._lease is not None:
             self._give_back(self._lease)
+            self._lease = None
         self._presence.leave()
 
     def _catalog(self) -> float:
@@ -71,7 +97,14 @@ class CatalogScheduler(DatabaseScheduler):
         except DatabaseError as trouble:
             logger.warning("ordinary rows left out of this pass: %s", type(trouble).__name__)
             connection.close()
+        except OperationalError as trouble:
+            logger.warning("ordinary rows wait for the broker: %s", type(trouble).__name__)
+            self._read_rows_anew()  # the row that was taken off to be sent is due again
         return float(conf("PASS_INTERVAL"))
+
+    def _ensure_connected(self) -> Any:
+        """Celery's own waits for the broker a hundred times, and the catalog would wait with it."""
+        return self.connection.ensure_connection(max_retries=1, interval_start=0.1, timeout=conf("PUBLISH_TIMEOUT"))
 
     def _hold_lease(self) -> bool:
         """Whether this beat may fire ordinary rows now. No answer means no."""
@@ -80,8 +113,8 @@ class CatalogScheduler(DatabaseScheduler):
             if self._lease is not None:
                 self._lease = backend.renew(self._lease, ttl=conf("BEAT_TTL"))
                 return True
-            lease_id = uuid4()
-            self._lease = backend.acquire(ORDINARY_ROWS, ttl=conf("BEAT_TTL"), lease_id=lease_id)
+            # Without an id of ours: the backend itself withdraws what an unknown outcome may have granted.
+            self._lease = backend.acquire(ORDINARY_ROWS, ttl=conf("BEAT_TTL"))
         except LeaseLost:
             self._lease = None
         except (LockUnavailable, InvalidLockBackend) as unknown:

@@ -11,6 +11,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from locks import LeaseLost
 from locks.clock import boottime
 from scheduler.context import RunContext
+from scheduler.error_text import describe
 from scheduler.states import ExecutionState
 
 Body = Callable[[RunContext], Any]
@@ -56,9 +57,7 @@ def enter(body: Body, context: RunContext) -> Returned:
     except LeaseLost as lost:
         return _ended(began, lost, ExecutionState.LOST, reason="the body stopped: the lease is over")
     except Ignore as ignored:
-        return _ended(
-            began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result"
-        )
+        return _ended(began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result")
     except Reject as rejected:
         return _ended(began, rejected, ExecutionState.FAILED, reason="the body rejected the message")
     except BaseException as failure:  # not only Exception: SystemExit must be recorded too
@@ -74,6 +73,6 @@ def _ended(
         ran=boottime() - began,
         raised=raised,
         reason=reason,
-        error=f"{type(raised).__name__}: {raised}",
+        error=describe(raised),
         countdown=countdown,
     )

@@ -59,6 +59,4 @@ def note_revoked(sender: Any, request: Any, terminated: bool, expired: bool, **k
             {"tick": stamp["tick"], "attempt": stamp["attempt"], "reason": "the message was revoked"},
         )
     except psycopg.Error as trouble:
-        logger.warning(
-            "revoked tick %s stays open until its deadline: %s", stamp["tick"], type(trouble).__name__
-        )
+        logger.warning("revoked tick %s stays open until its deadline: %s", stamp["tick"], type(trouble).__name__)

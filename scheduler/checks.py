@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as CheckWarning
 from django.core.checks import register as register_check
 
 from locks import lock_backends
@@ -64,7 +65,7 @@ def check_beat(**kwargs: Any) -> list[CheckMessage]:
     if named == SCHEDULER:
         return []
     return [
-        Warning(
+        CheckWarning(
             f"CELERY_BEAT_SCHEDULER is {named!r}: beat will not fire the catalog's schedules.",
             hint=f"Set it to {SCHEDULER!r}, or start beat with --scheduler {SCHEDULER}.",
             id="aegis.scheduler.W001",

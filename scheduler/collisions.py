@@ -219,8 +219,7 @@ def shared(bodies: Iterable[Body]) -> dict[int, tuple[Shared, ...]]:
         unsure = [s for s in stretches if not any(s[0] < end and start < s[1] for start, end in proven)]
         rows = [(start, end, True) for start, end in proven] + [(start, end, False) for start, end in unsure]
         found[number] = tuple(
-            Shared(start=start, end=None if end == NEVER else end, proven=sure)
-            for start, end, sure in sorted(rows)
+            Shared(start=start, end=None if end == NEVER else end, proven=sure) for start, end, sure in sorted(rows)
         )
     return found
 
@@ -229,9 +228,7 @@ def count(bodies: Iterable[Body]) -> AuditCounts:
     """The three numbers of the audit over these bodies."""
     known = list(bodies)
     found = overlaps(known)
-    return AuditCounts(
-        duplicates=len(duplicates(known)), proven=len(found.proven), possible=len(found.possible)
-    )
+    return AuditCounts(duplicates=len(duplicates(known)), proven=len(found.proven), possible=len(found.possible))
 
 
 def ledger_overlaps(stays: Iterable[tuple[str, datetime, datetime]]) -> int:

@@ -75,9 +75,7 @@ def read_stamp(header: dict[str, Any], *, task_id: str, worker: str) -> Delivery
     """
     version = header.get("version")
     if version != STAMP_VERSION:
-        raise UnreadableStamp(
-            f"this worker reads stamp version {STAMP_VERSION}, the message carries {version!r}"
-        )
+        raise UnreadableStamp(f"this worker reads stamp version {STAMP_VERSION}, the message carries {version!r}")
     try:
         return Delivery(
             tick_id=header["tick"],

@@ -23,6 +23,7 @@ from locks.clock import boottime
 from locks.connection import execute
 from scheduler.conf import conf
 from scheduler.delivery import Delivery
+from scheduler.error_text import storable
 from scheduler.exceptions import LedgerUnavailable, TickGone
 from scheduler.statements import finish, refuse, start
 from scheduler.states import ExecutionState
@@ -91,7 +92,7 @@ def refused(delivery: Delivery, *, acquire_ms: float) -> Started:
 
 def blocked(delivery: Delivery, why: object, *, acquire_ms: float | None = None) -> Started:
     """Store that the lock store could not answer; the tick stays open."""
-    reason = str(why)[:MAX_REASON] or type(why).__name__
+    reason = storable(str(why), MAX_REASON) or type(why).__name__
     rows = _once(refuse.BLOCKED, {**delivery.keys, "acquire_ms": acquire_ms, "reason": reason})
     if not rows:
         raise TickGone(f"tick {delivery.tick_id} does not exist")
@@ -109,8 +110,8 @@ def end(execution: Started, state: ExecutionState, *, countdown: float = 0.0, **
         "lease": execution.lease_id,
         "state": state.value,
         "ran": facts.get("ran"),
-        "reason": facts.get("reason", "")[:MAX_REASON],
-        "error": facts.get("error", "")[:MAX_ERROR],
+        "reason": storable(facts.get("reason", ""), MAX_REASON),
+        "error": storable(facts.get("error", ""), MAX_ERROR),
         "began": facts.get("began", True),
         "countdown": countdown,
     }

@@ -7,23 +7,36 @@ finds the tick that the first one made.
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
+from kombu.utils import json
 
 from locks import lock_backends
+from locks.base import validate_name
 from locks.connection import execute
 from scheduler.conf import conf
 from scheduler.delivery import Delivery
+from scheduler.error_text import storable
 from scheduler.exceptions import LedgerUnavailable
+from scheduler.statements import dispatch
+from scheduler.states import ExecutionState, TickOutcome
 
 if TYPE_CHECKING:
     from scheduler.models import Schedule
     from scheduler.task import ExclusiveTask
+
+logger = logging.getLogger("aegis.manual")
+
+# Seconds after which a manual run that nobody began is missed.
+GRACE = 60.0
+
+# in: name. Asked first: seeding locks the name's row, which callers would then queue up for.
+_IN_FORCE = "SELECT alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text AND alias_in_force <> ''"
 
 # in: name, alias. Seeds the lock name (a trigger seeds its fence row), and puts its strategy in force at once.
 _SEED_NAME = """
@@ -35,7 +48,7 @@ ON CONFLICT (name) DO UPDATE SET alias_in_force = CASE
 RETURNING alias_in_force
 """
 
-# out: id, attempt, fire_time, lock_name, lock_alias, ttl, once_per_tick. The FOR SHARE of the lock name keeps its
+# out: id, fire_time, lock_name, lock_alias, ttl, schedule_name. The FOR SHARE of the lock name keeps its
 # strategy from being changed between stamping and storing (see ``LockName``).
 _MAKE = """
 WITH guard AS (
@@ -52,7 +65,7 @@ SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(ke
        clock_timestamp() + make_interval(secs => %(grace)s::float8), 0
 FROM guard
 ON CONFLICT (manual_key) DO UPDATE SET manual_key = excluded.manual_key
-RETURNING id, attempt, fire_time, lock_name, lock_alias, ttl, schedule_name
+RETURNING id, fire_time, lock_name, lock_alias, ttl, schedule_name
 """
 
 
@@ -85,16 +98,23 @@ def request_run(schedule: Schedule, *, key: str | None = None) -> int:
 
 
 def adopt(
-    task: ExclusiveTask, *, key: str | None, args: tuple[Any, ...], kwargs: dict[str, Any], worker: str
+    task: ExclusiveTask,
+    *,
+    key: str | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    worker: str,
+    waits: bool = False,
 ) -> Delivery:
     """Give a delivery that carries no stamp a manual tick of its own, keyed by its task id.
 
-    Raises ``LedgerUnavailable`` where the tick could not be stored, and ``TypeError`` for arguments that are not
-    JSON.
+    ``waits``: somebody waits for the answer, so no beat may ever publish the tick. Raises ``LedgerUnavailable``
+    where the tick could not be stored, ``TypeError`` for arguments that Celery's JSON does not know, and
+    ``ValueError`` for those that the database cannot keep.
     """
     task_id = key or str(uuid4())
-    tick_id, attempt, fire_time, lock_name, alias, ttl, schedule_name = _make(
-        name=task.exclusive_lock_name or task.name.lower(),
+    tick_id, fire_time, lock_name, alias, ttl, schedule_name = _make(
+        name=task.exclusive_lock_name or _name_of(task),
         alias=task.exclusive_lock,
         key=f"call:{task_id}",
         task=task.name,
@@ -102,11 +122,13 @@ def adopt(
         kwargs=kwargs,
         ttl=task.exclusive_ttl,
         # This delivery is the publication; a beat sends another one only for a further attempt.
-        patience=conf("REDISPATCH_GRACE"),
+        patience=2 * GRACE if waits else conf("REDISPATCH_GRACE"),
     )
     return Delivery(
         tick_id=tick_id,
-        attempt=attempt,
+        # A message without a stamp is always the first attempt: later ones are published from the tick, stamped. A
+        # late copy that took the tick's own number would run a retry before its countdown.
+        attempt=1,
         schedule=schedule_name,
         fire_time=fire_time,
         lock_name=lock_name,
@@ -118,21 +140,54 @@ def adopt(
     )
 
 
+def forgo(delivery: Delivery, state: ExecutionState, reason: str) -> None:
+    """Close the manual tick of a call that did not run and whose caller knows it. Logs, never raises."""
+    outcome = TickOutcome.PREVENTED if state is ExecutionState.PREVENTED else TickOutcome.BLOCKED
+    try:
+        execute(
+            dispatch.FORGO,
+            {
+                "tick": delivery.tick_id,
+                "attempt": delivery.attempt,
+                "outcome": outcome.value,
+                "reason": storable(reason, 500),
+            },
+        )
+    except psycopg.Error as trouble:
+        logger.warning(
+            "tick %s of a call that was refused stays open until its deadline: %s",
+            delivery.tick_id, type(trouble).__name__,
+        )  # fmt: skip
+
+
+def _name_of(task: ExclusiveTask) -> str:
+    try:
+        return validate_name(task.name.lower())
+    except ValueError as refusal:
+        raise ValueError(f"task {task.name!r} needs a lock_name of its own. {refusal}") from refusal
+
+
 def _make(**facts: Any) -> tuple[Any, ...]:
     parameters = {
         "schedule": None,
         "schedule_name": "",
         "queue": "",
-        "grace": 60.0,
+        "grace": GRACE,
         "max_attempts": 1,
         **facts,
+        # As Celery's messages spell it, so that a later attempt is given the same values.
         "args": json.dumps(facts["args"]),
         "kwargs": json.dumps(facts["kwargs"]),
     }
     try:
-        in_force = execute(_SEED_NAME, parameters)[0][0]
+        in_force = (execute(_IN_FORCE, parameters) or execute(_SEED_NAME, parameters))[0][0]
         parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
         return execute(_MAKE, parameters)[0]
+    except psycopg.DataError as refusal:
+        raise ValueError(
+            f"the arguments of {facts['task']} cannot be kept in the database, which knows no NUL character, no "
+            f"lone surrogate and no NaN: {type(refusal).__name__}"
+        ) from refusal
     except psycopg.Error as trouble:
         raise LedgerUnavailable(
             f"the manual tick of {facts['task']} was not stored: {type(trouble).__name__}"

@@ -45,13 +45,11 @@ def mint(now: datetime | None = None) -> Minted:
             return Minted((), full=False)
         aliases = _aliases_in_force({schedule.lock_id for schedule in schedules})
         ticks: list[Tick] = []
-        for schedule in schedules:
-            decision = _decide(schedule, now)
-            if decision is not None:
-                ticks += _ticks(schedule, decision, aliases[schedule.lock_id], now)
-                _advance(schedule, decision.next_fire_at)
+        ours = [schedule for schedule in schedules if schedule.lock_id in aliases]
+        for schedule in ours:
+            ticks += _take(schedule, aliases[schedule.lock_id], now)
         stored = _store(ticks)
-    return Minted(stored, full=len(schedules) >= conf("BATCH"))
+    return Minted(stored, full=bool(ours) and len(schedules) >= conf("BATCH"))
 
 
 def _due() -> tuple[list[Schedule], datetime]:
@@ -66,10 +64,16 @@ def _due() -> tuple[list[Schedule], datetime]:
 def _aliases_in_force(names: Iterable[str]) -> dict[str, str]:
     """Lock the names, in order, and put wanted strategies in force where nothing is open.
 
-    The lock is what makes "nothing is open" true: another beat that stores a tick under the name waits here, and
-    the statement that looks for open ticks begins after the lock was given, so that it sees what was stored.
+    The lock is what makes "nothing is open" true: another beat that stores a tick under the name holds it until
+    its commit, and the statement that looks for open ticks begins after the lock was given, so that it sees what
+    was stored. A name that somebody else holds is left out, and its schedules stay due: waiting for it would let
+    one forgotten transaction stop every schedule.
     """
-    rows = LockName.objects.filter(name__in=list(names)).select_for_update(no_key=True).order_by("name")
+    rows = (
+        LockName.objects.filter(name__in=list(names))
+        .select_for_update(no_key=True, skip_locked=True)
+        .order_by("name")
+    )
     aliases = {}
     for row in rows:
         aliases[row.name] = row.alias_in_force
@@ -81,25 +85,32 @@ def _aliases_in_force(names: Iterable[str]) -> dict[str, str]:
     return aliases
 
 
-def _decide(schedule: Schedule, now: datetime) -> Decision | None:
-    """The policy's answer for one row; a row that cannot be read is marked, shown and skipped, and harms no other."""
+def _take(schedule: Schedule, alias: str, now: datetime) -> list[Tick]:
+    """The ticks of one due row, which moves on; a row that cannot be read is marked, shown and skipped, and harms
+    no other."""
     try:
-        lock_backends[schedule.lock.alias_wanted]
-        return decide(
-            schedule.recurrence(),
-            after=_boundary(schedule),
-            now=now,
-            policy=schedule.misfire,
-            grace=schedule.misfire_grace,
-            catch_up_window=schedule.catch_up_window,
-            limit=MAX_TICKS,
-        )
+        decision = _decide(schedule, now)
+        ticks = _ticks(schedule, decision, alias, now)
     except (ValueError, TypeError, ArithmeticError, InvalidLockBackend) as problem:
         logger.exception("schedule %s cannot be read and is left out", schedule.name)
-        Schedule.objects.filter(pk=schedule.pk).update(
-            broken_reason=f"{type(problem).__name__}: {problem}"[:500]
-        )
-        return None
+        Schedule.objects.filter(pk=schedule.pk).update(broken_reason=f"{type(problem).__name__}: {problem}"[:500])
+        return []
+    _advance(schedule, decision.next_fire_at)
+    return ticks
+
+
+def _decide(schedule: Schedule, now: datetime) -> Decision:
+    """The policy's answer for one row."""
+    lock_backends[schedule.lock.alias_wanted]
+    return decide(
+        schedule.recurrence(),
+        after=_boundary(schedule),
+        now=now,
+        policy=schedule.misfire,
+        grace=schedule.misfire_grace,
+        catch_up_window=schedule.catch_up_window,
+        limit=MAX_TICKS,
+    )
 
 
 def _boundary(schedule: Schedule) -> datetime:
@@ -123,15 +134,14 @@ def _ticks(schedule: Schedule, decision: Decision, alias: str, now: datetime) ->
         tick = _stamped(schedule, alias, stretch.first)
         tick.deadline = tick.dispatch_at = tick.closed_at = now
         tick.state, tick.outcome = TickState.MISFIRED, TickOutcome.MISFIRED
-        tick.reason = (
-            f"no beat stored it within its grace; misfire policy: {schedule.get_misfire_display().lower()}"
-        )
+        tick.reason = f"no beat stored it within its grace; misfire policy: {schedule.get_misfire_display().lower()}"
         tick.through, tick.missed_count = stretch.through, stretch.count
         ticks.append(tick)
     return ticks
 
 
 def _stamped(schedule: Schedule, alias: str, fire_time: datetime) -> Tick:
+    backend = lock_backends[alias]  # also where the schedule names a ttl: no worker could run it
     return Tick(
         schedule=schedule,
         schedule_name=schedule.name,
@@ -145,7 +155,7 @@ def _stamped(schedule: Schedule, alias: str, fire_time: datetime) -> Tick:
         delivery=schedule.delivery,
         lock_name=schedule.lock_id,
         lock_alias=alias,
-        ttl=schedule.ttl or lock_backends[alias].ttl,
+        ttl=schedule.ttl or backend.ttl,
         once_per_tick=schedule.once_per_tick,
         grace=schedule.misfire_grace,
         max_attempts=schedule.max_attempts,

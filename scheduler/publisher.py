@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import current_app
+from celery.exceptions import QueueNotFound
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
@@ -21,8 +22,9 @@ logger = logging.getLogger("aegis.publisher")
 def publish(ticks: Sequence[Tick]) -> list[int]:
     """Send the message of each tick; returns the ids of those that were sent.
 
-    The first failure ends the publishing of this pass: a broker that is down must not hold up the storing of
-    ticks. What was not sent stays planned and any beat sends it again when its ``dispatch_at`` has passed.
+    The broker's first failure ends the publishing of this pass: a broker that is down must not hold up the storing
+    of ticks. A tick that cannot be made into a message (a queue that the project does not define) holds up no
+    other. What was not sent stays open and any beat tries again when its ``dispatch_at`` has passed.
     """
     sent: list[int] = []
     if not ticks:
@@ -30,14 +32,29 @@ def publish(ticks: Sequence[Tick]) -> list[int]:
     try:
         with current_app.producer_pool.acquire(block=True, timeout=conf("PUBLISH_TIMEOUT")) as producer:
             for tick in ticks:
-                _send(tick, producer)
-                sent.append(tick.id)
+                if _sends(tick, producer):
+                    sent.append(tick.id)
     except _broker_errors() as trouble:
         logger.warning(
             "published %d of %d ticks, the broker failed: %s", len(sent), len(ticks), type(trouble).__name__,
             extra={"action": "publish_failed"},
         )  # fmt: skip
     return sent
+
+
+def _sends(tick: Tick, producer: Any) -> bool:
+    try:
+        _send(tick, producer)
+    except Exception as trouble:
+        # A queue that does not exist is a KeyError, which the Redis transport takes for a broken connection.
+        if isinstance(trouble, _broker_errors()) and not isinstance(trouble, QueueNotFound):
+            raise
+        logger.exception(
+            "tick %s of %s cannot be published", tick.id, tick.schedule_name or tick.task,
+            extra={"action": "unpublishable", "tick": tick.id},
+        )  # fmt: skip
+        return False
+    return True
 
 
 def _broker_errors() -> tuple[type[BaseException], ...]:

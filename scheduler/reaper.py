@@ -44,6 +44,7 @@ class Reaper:
         self._clock = clock
         self._watched: dict[int, Watched] = {}
         self._last_pass: float | None = None
+        self._mute: set[str] = set()  # strategies whose store did not answer in this pass
 
     def reap(self) -> int:
         """Look at every running execution; returns how many were abandoned. Raises ``psycopg.Error``."""
@@ -52,6 +53,7 @@ class Reaper:
         watched = {row[0]: self._observe(row[0], row[1], gap) for row in rows}
         self._watched = watched
         silent = [row for row in rows if watched[row[0]].silence >= conf("SILENCE_GRACE")]
+        self._mute.clear()
         return sum(self._abandon(*row) for row in silent)
 
     def _gap(self) -> float:
@@ -79,7 +81,12 @@ class Reaper:
         return len(rows)
 
     def _may_hold(self, name: str, alias: str, lease_id: Any) -> bool:
-        """Whether the store shows this lease, or does not say. Unknown is never "gone"."""
+        """Whether the store shows this lease, or does not say. Unknown is never "gone".
+
+        A store that does not answer is asked once a pass: each time-out holds up the whole beat.
+        """
+        if alias in self._mute:
+            return True
         try:
             backend = lock_backends[alias]
             if not backend.exclusive:
@@ -87,6 +94,7 @@ class Reaper:
             info = backend.inspect(name)
         except (LockUnavailable, InvalidLockBackend) as unknown:
             logger.warning("cannot tell whether %s is still held under %s: %s", name, alias, unknown)
+            self._mute.add(alias)
             return True
         if info is None or info.lease_id != lease_id:
             return False

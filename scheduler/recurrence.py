@@ -193,9 +193,7 @@ def every(
     end_at: datetime | None = None,
 ) -> Recurrence:
     """The grid ``anchor + k * seconds``. ``zone`` is for display."""
-    return Recurrence(
-        kind="every", every=seconds, anchor=anchor, zone=str(zone), start_at=start_at, end_at=end_at
-    )
+    return Recurrence(kind="every", every=seconds, anchor=anchor, zone=str(zone), start_at=start_at, end_at=end_at)
 
 
 def once(

@@ -85,9 +85,7 @@ def check_every(seconds: float) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds != seconds:
         raise InvalidRecurrence("every", f"An interval is a number of seconds; you gave {seconds!r}.")
     if not SHORTEST_EVERY <= seconds <= LONGEST_EVERY:
-        raise InvalidRecurrence(
-            "every", f"An interval is 1 second to a century; you gave {seconds:g} seconds."
-        )
+        raise InvalidRecurrence("every", f"An interval is 1 second to a century; you gave {seconds:g} seconds.")
 
 
 def check_window(start_at: datetime | None, end_at: datetime | None) -> None:

@@ -65,11 +65,7 @@ def run(delivery: Delivery, body: Body) -> Outcome:
             )
         execution = ledger.begin(delivery, lease, acquire_ms=acquire_ms, fenced=backend.exclusive)
         failpoint("after-start")
-        return (
-            _carry(delivery, backend, lease, execution, body)
-            if execution.running
-            else _unrun(delivery, execution)
-        )
+        return _carry(delivery, backend, lease, execution, body) if execution.running else _unrun(delivery, execution)
     finally:
         _release_quietly(backend, lease)
 

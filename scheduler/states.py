@@ -72,9 +72,7 @@ ENDED = (
 )
 
 TICK_MOVES: dict[TickState, frozenset[TickState]] = {
-    TickState.PLANNED: frozenset(
-        {TickState.DISPATCHED, TickState.STARTED, TickState.CLOSED, TickState.MISFIRED}
-    ),
+    TickState.PLANNED: frozenset({TickState.DISPATCHED, TickState.STARTED, TickState.CLOSED, TickState.MISFIRED}),
     TickState.DISPATCHED: frozenset({TickState.STARTED, TickState.CLOSED, TickState.MISFIRED}),
     TickState.STARTED: frozenset({TickState.CLOSED, TickState.DISPATCHED}),
     TickState.CLOSED: frozenset(),

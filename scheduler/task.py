@@ -9,16 +9,19 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from celery import Task, shared_task
+from celery.app.task import Context
 from celery.exceptions import Ignore, MaxRetriesExceededError
 
 from locks import LeaseLost, LockError, LockNotAcquired
+from locks.base import validate_name, validate_ttl
 from scheduler import manual
-from scheduler.body import RetryLater
+from scheduler.body import Body, RetryLater
 from scheduler.context import RunContext
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
+from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask
 from scheduler.runner import Outcome, run
-from scheduler.states import REFUSED
+from scheduler.states import REFUSED, ExecutionState
 
 logger = logging.getLogger("aegis.task")
 
@@ -38,23 +41,51 @@ class ExclusiveTask(Task):
     exclusive_ttl: float | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        request = self.request_stack.top
+        # None: nobody delivered this. Entered: a body calls its own task, which is another call. Celery's own
+        # push_request() would hand the outer delivery's headers on to it.
+        if request is None or getattr(request, "aegis_entered", False):
+            self.request_stack.push(Context(args=args, kwargs=kwargs))
+            try:
+                return self(*args, **kwargs)
+            finally:
+                self.request_stack.pop()
+        request.aegis_entered = True
+
         def body(context: RunContext) -> Any:
             return self.run(context, *args, **kwargs)
 
-        return self._answer(run(self._delivery(args, kwargs), body))
+        return self._answer(self._run(self._delivery(args, kwargs), body))
+
+    def _run(self, delivery: Delivery, body: Body) -> Outcome:
+        """Run the delivery. What a waiting caller is told did not run is never delivered afterwards."""
+        if not self._caller_waits:
+            return run(delivery, body)
+        try:
+            outcome = run(delivery, body)
+        except BaseException as trouble:
+            manual.forgo(delivery, ExecutionState.BLOCKED, f"the caller was told: {describe(trouble)}")
+            raise
+        if outcome.returned is None:
+            manual.forgo(delivery, outcome.state, f"the caller was told: {outcome.execution.reason}")
+        return outcome
+
+    @property
+    def _caller_waits(self) -> bool:
+        return bool(self.request.called_directly or self.request.is_eager)
 
     def _delivery(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Delivery:
         request = self.request
         header = (getattr(request, "headers", None) or {}).get(HEADER) or getattr(request, HEADER, None)
         worker = getattr(request, "hostname", None) or manual.this_process()
         if header is None:
-            return manual.adopt(self, key=request.id, args=args, kwargs=kwargs, worker=worker)
+            return manual.adopt(
+                self, key=request.id, args=args, kwargs=kwargs, worker=worker, waits=self._caller_waits
+            )
         try:
             return read_stamp(header, task_id=request.id or "", worker=worker)
         except UnreadableStamp as newer:
-            logger.error(
-                "delivery of %s left alone: %s", self.name, newer, extra={"action": "unreadable_stamp"}
-            )
+            logger.error("delivery of %s left alone: %s", self.name, newer, extra={"action": "unreadable_stamp"})
             raise Ignore() from newer
 
     def _answer(self, outcome: Outcome) -> Any:
@@ -75,7 +106,7 @@ class ExclusiveTask(Task):
             "%s not run, %s: %s", self.name, outcome.state.value, row.reason,
             extra={"action": outcome.state.value, "execution": row.id},
         )  # fmt: skip
-        if self.request.called_directly or self.request.is_eager:
+        if self._caller_waits:
             kind = LockNotAcquired if outcome.state in REFUSED else LeaseLost
             raise self._error(kind, outcome, row.reason or outcome.state.label)
         raise Ignore()
@@ -103,9 +134,7 @@ class ExclusiveTask(Task):
         if (args is not None and list(args) != list(request.args or [])) or (
             kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
         ):
-            raise TypeError(
-                "retry() of an exclusive task cannot change args or kwargs: they belong to the tick"
-            )
+            raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
         limit = self.max_retries if max_retries is None else max_retries
         if limit is not None and request.retries >= limit:
             raise exc or MaxRetriesExceededError(
@@ -135,6 +164,7 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     serializer = options.get("serializer", "json")
     if serializer != "json":
         raise InvalidExclusiveTask(f"serializer={serializer!r}: exclusive tasks are sent as JSON only")
+    _check_lock(function, options)
     options.setdefault("base", ExclusiveTask)
     return shared_task(
         __header__=staticmethod(_arguments_of(function, skip=2 if bound else 1)),
@@ -145,6 +175,16 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     )(function)
 
 
+def _check_lock(function: Callable[..., Any], options: dict[str, Any]) -> None:
+    try:
+        if options.get("lock_name") is not None:
+            validate_name(options["lock_name"])
+        if options.get("ttl") is not None:
+            validate_ttl(options["ttl"])
+    except ValueError as refusal:
+        raise InvalidExclusiveTask(f"{function.__qualname__}: {refusal}") from refusal
+
+
 def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:
     """A checker of the arguments that callers give: those after ``self`` and ``context``."""
     signature = inspect.signature(function)
@@ -152,7 +192,5 @@ def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., A
     taken = [p for p in parameters[:skip] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(taken) < skip:
         names = "(self, context, ...)" if skip == 2 else "(context, ...)"
-        raise InvalidExclusiveTask(
-            f"{function.__qualname__} must take {names}: the body is given its RunContext"
-        )
+        raise InvalidExclusiveTask(f"{function.__qualname__} must take {names}: the body is given its RunContext")
     return signature.replace(parameters=parameters[skip:]).bind

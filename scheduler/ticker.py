@@ -24,6 +24,10 @@ from scheduler.statements import dispatch
 
 logger = logging.getLogger("aegis.ticker")
 
+# Shortest waits between two passes, seconds.
+MOMENT = 0.01
+HELD_BY_ANOTHER = 0.1
+
 
 class Ticker:
     """The passes of one process. Any number of processes may run one at the same time."""
@@ -50,7 +54,9 @@ class Ticker:
         except (DatabaseError, psycopg.Error) as trouble:
             logger.warning("this pass left out %s: %s", step.__name__, type(trouble).__name__)
             connection.close()
-            return None
+        except Exception:  # a fault that one row sets off must not stop what comes after this step
+            logger.exception("this pass left out %s", step.__name__)
+        return None
 
     def _mint_and_publish(self) -> None:
         full = True
@@ -86,7 +92,10 @@ class Ticker:
     def _until_next(self) -> float:
         left = _run(dispatch.NEXT_DUE, {})[0][0]
         longest = float(conf("PASS_INTERVAL"))
-        return longest if left is None else min(max(left, 0.01), longest)
+        if left is None:
+            return longest
+        # Still due after this pass: somebody else holds the row, and may go on holding it.
+        return min(max(left, MOMENT) if left > 0 else HELD_BY_ANOTHER, longest)
 
 
 def _run(sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -35,9 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):  # end the session as Ctrl-C does, with its teardowns
         signal.signal(number, signal.default_int_handler)
     os.environ.setdefault("SECRET_KEY", secrets.token_hex(32))
+    if _only_hands_out(config):
+        # Left by the import of the Celery app. Inherited, it would load the settings before the services start.
+        os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+        return
     config.stash[services_key] = None if any(os.environ.get(name) for name in REQUIRED) else _start_services()
     os.environ["DJANGO_SETTINGS_MODULE"] = "aegis_site.settings"
     django.setup()
+
+
+def _only_hands_out(config: pytest.Config) -> bool:
+    """Whether this process gives the tests to others (`-n 2`), each of which starts services of its own."""
+    return bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -58,9 +67,7 @@ def _start_services() -> Services:
             continue
         os.environ.update(services.env())
         return services
-    pytest.exit(
-        f"{SESSIONS_AT_ONCE} test sessions run already in {PROJECT}: wait for one to end.", returncode=4
-    )
+    pytest.exit(f"{SESSIONS_AT_ONCE} test sessions run already in {PROJECT}: wait for one to end.", returncode=4)
 
 
 @pytest.fixture(scope="session")

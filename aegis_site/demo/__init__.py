@@ -1,1 +1,1 @@
-"""The demo: tasks with a business effect, a ledger that they write themselves, and a command that shows collisions."""
+"""The demo: tasks with a business effect, the ledger that they write, and a command that shows collisions."""

@@ -62,15 +62,13 @@ DEMONSTRATIONS = (
 
 
 def seed(aliases: set[str]) -> list[Schedule]:
-    """Store the demo's schedules, or put them back as they were; those of strategies that are not set are left out."""
+    """Store the demo's schedules, or put them back as they were; strategies that are not set are left out."""
     with transaction.atomic():
         return [_store(wanted) for wanted in DEMONSTRATIONS if wanted.lock in aliases]
 
 
 def _store(wanted: Demonstration) -> Schedule:
-    lock, _ = LockName.objects.update_or_create(
-        name=f"demo.{wanted.name}", defaults={"alias_wanted": wanted.lock}
-    )
+    lock, _ = LockName.objects.update_or_create(name=f"demo.{wanted.name}", defaults={"alias_wanted": wanted.lock})
     schedule, _ = Schedule.objects.update_or_create(
         name=wanted.name,
         defaults={

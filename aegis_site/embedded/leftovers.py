@@ -27,9 +27,7 @@ def clean_up(folder: Path, notify: Callable[[str], None]) -> None:
     found = state.read(folder)
     if found is not None:
         if found.starter.alive:
-            raise FolderInUse(
-                f"The services in {folder} are run by process {found.starter.pid}: stop it first."
-            )
+            raise FolderInUse(f"The services in {folder} are run by process {found.starter.pid}: stop it first.")
         _end(found.processes)
         remove_files(folder, Path(found.temporary))
         state.remove(folder)

@@ -30,9 +30,7 @@ def free_port(tries: int = 200) -> int:
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
     """Whether a server could listen on the port now."""
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a closed connection's wait does not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's wait does not count
         try:
             probe.bind((host, port))
         except OSError:

@@ -23,9 +23,7 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 class ChildProcess:
     """A process started by `spawn()`. What it prints is in `log`."""
 
-    def __init__(
-        self, name: str, popen: subprocess.Popen[bytes], log: Path, stop_signal: signal.Signals
-    ) -> None:
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path, stop_signal: signal.Signals) -> None:
         self.name = name
         self.log = log
         self.mark = ProcessMark.of(popen.pid)

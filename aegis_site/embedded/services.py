@@ -119,9 +119,7 @@ class Services:
             "broker": RedisServer("broker", place, binary, keeps=True),
             "locks": RedisServer("locks", place, binary),
         }
-        self.quorum = [
-            RedisServer(f"quorum-{number}", place, binary) for number in range(1, QUORUM_NODES + 1)
-        ]
+        self.quorum = [RedisServer(f"quorum-{number}", place, binary) for number in range(1, QUORUM_NODES + 1)]
 
     def _place(self, identity: Identity | None) -> Place:
         """Lay out the folders; data goes beside the sockets where the lent user cannot reach the project."""

@@ -51,9 +51,7 @@ def read(folder: Path) -> State | None:
     except PermissionError as error:
         raise EmbeddedError(f"{path} belongs to another user: run the command as that user.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise EmbeddedError(
-            f"{path} cannot be read as the state of embedded services: delete the file."
-        ) from error
+        raise EmbeddedError(f"{path} cannot be read as the state of embedded services: delete the file.") from error
 
 
 def remove(folder: Path) -> None:

@@ -154,9 +154,7 @@ class BaseLockBackend:
         """Give ``lease`` back. ``False`` when it was not ours any more. See the contract above."""
         released = self._release(lease.name, lease.lease_id, lease.grant_no)
         if released:
-            signals.lease_released.send_robust(
-                type(self), alias=self.alias, name=lease.name, lease_id=lease.lease_id
-            )
+            signals.lease_released.send_robust(type(self), alias=self.alias, name=lease.name, lease_id=lease.lease_id)
         return released
 
     def withdraw(self, name: str, *, lease_id: UUID) -> None:
@@ -194,9 +192,7 @@ class BaseLockBackend:
         released = self._release(name, lease_id, None)
         if released:
             logger.warning("Lock %r (%s): lease %s was force released.", name, self.alias, lease_id)
-            signals.lease_force_released.send_robust(
-                type(self), alias=self.alias, name=name, lease_id=lease_id
-            )
+            signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
         return released
 
     def prepare(self) -> float:

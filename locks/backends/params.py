@@ -59,9 +59,7 @@ class ParamsValidator:
     def error(self, key: str, problem: str, remedy: str, number: int) -> None:
         where = f"LOCKS[{self.alias!r}]" + (f"[{key!r}]" if key else "")
         self.found.append(
-            checks.Error(
-                f"{where}: {problem}.", hint=f"{remedy}.", obj=self.alias, id=f"aegis.locks.E{number:03}"
-            )
+            checks.Error(f"{where}: {problem}.", hint=f"{remedy}.", obj=self.alias, id=f"aegis.locks.E{number:03}")
         )
 
     def check_keys(self) -> None:

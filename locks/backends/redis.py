@@ -82,9 +82,7 @@ class RedisLockBackend(BaseLockBackend):
         return bool(self._run("renew", lease.name, scripts.RENEW, keys, [str(lease.lease_id), _ms(ttl)]))
 
     def _release(self, name: str, lease_id: UUID, grant_no: int | None) -> bool:
-        return bool(
-            self._run("release", name, scripts.RELEASE, [lock_key(self.prefix, name)], [str(lease_id)])
-        )
+        return bool(self._run("release", name, scripts.RELEASE, [lock_key(self.prefix, name)], [str(lease_id)]))
 
     def _run(
         self, action: str, name: str, script: scripts.Script, keys: Sequence[str], args: Sequence[Any] = ()

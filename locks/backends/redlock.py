@@ -49,9 +49,7 @@ class RedlockParams(ParamsValidator):
         if not isinstance(urls, list | tuple) or not urls:
             self.error("LOCATION", "it is no list of URLs", "Give the URLs of independent Redis servers", 6)
             return
-        problems = [
-            f"node {place} {problem}" for place, url in enumerate(urls, 1) if (problem := url_problem(url))
-        ]
+        problems = [f"node {place} {problem}" for place, url in enumerate(urls, 1) if (problem := url_problem(url))]
         for problem in problems:
             self.error("LOCATION", problem, "Give URLs such as redis://host:6379/0", 6)
         if not problems:
@@ -77,9 +75,7 @@ class RedlockParams(ParamsValidator):
             return  # already told
         if too_short:
             remedy = f"Give at least {needed:g} seconds, or leave it out"
-            self.error(
-                "OPTIONS", f"'QUARANTINE' of {quarantine:g} is shorter than a lease may live", remedy, 8
-            )
+            self.error("OPTIONS", f"'QUARANTINE' of {quarantine:g} is shorter than a lease may live", remedy, 8)
 
 
 def quarantine_for(ttl: float) -> float:

@@ -116,9 +116,7 @@ class RowBackend(BaseLockBackend):
         self, action: str, name: str, sql: str, params: Mapping[str, Any], timeout: float | None = None
     ) -> connection.Rows:
         try:
-            return connection.execute(
-                sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT
-            )
+            return connection.execute(sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT)
         except psycopg.Error as error:
             raise LockUnavailable(
                 f"Lock {name!r} ({self.alias}): database {self.using!r} cannot {action}: {_reason(error)}.",

@@ -35,9 +35,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "lease_id",
-                    models.UUIDField(
-                        help_text="Random id of the last claim that was not given back.", null=True
-                    ),
+                    models.UUIDField(help_text="Random id of the last claim that was not given back.", null=True),
                 ),
                 (
                     "holder",
@@ -67,9 +65,7 @@ class Migration(migrations.Migration):
                         condition=models.Q(("name__regex", "^[a-z0-9._:-]{1,255}$")),
                         name="aegis_locks_claim_name_valid",
                     ),
-                    models.UniqueConstraint(
-                        fields=("name", "version"), name="aegis_locks_claim_name_version"
-                    ),
+                    models.UniqueConstraint(fields=("name", "version"), name="aegis_locks_claim_name_version"),
                     models.CheckConstraint(
                         condition=models.Q(
                             ("lease_id__isnull", False),
@@ -94,21 +90,15 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "name",
-                    models.CharField(
-                        help_text="Lock name.", max_length=255, primary_key=True, serialize=False
-                    ),
+                    models.CharField(help_text="Lock name.", max_length=255, primary_key=True, serialize=False),
                 ),
                 (
                     "token",
-                    models.BigIntegerField(
-                        db_default=0, default=0, help_text="Fencing token of the latest start."
-                    ),
+                    models.BigIntegerField(db_default=0, default=0, help_text="Fencing token of the latest start."),
                 ),
                 (
                     "alias",
-                    models.CharField(
-                        help_text="Strategy under which it was raised last.", max_length=100, null=True
-                    ),
+                    models.CharField(help_text="Strategy under which it was raised last.", max_length=100, null=True),
                 ),
                 (
                     "grant_no",
@@ -148,9 +138,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "lease_id",
-                    models.UUIDField(
-                        help_text="Random id of the acquisition that holds it. Empty: free.", null=True
-                    ),
+                    models.UUIDField(help_text="Random id of the acquisition that holds it. Empty: free.", null=True),
                 ),
                 (
                     "token",

@@ -76,8 +76,7 @@ def count_overlaps(
     that inherited connections would show.
     """
     children = [
-        fork_child(lambda: _contend_in_child(backend, name, folder, entries_each, within))
-        for _ in range(processes)
+        fork_child(lambda: _contend_in_child(backend, name, folder, entries_each, within)) for _ in range(processes)
     ]
     statuses = [exit_status(child) for child in children]
     result = Contention(

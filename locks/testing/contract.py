@@ -140,9 +140,7 @@ class LockBackendContract:
         result = count_overlaps(self.backend, name, tmp_path)
         assert (result.errors, result.violations) == ([], 0)
         assert result.entries == 60
-        assert self.backend.release(self.acquired(name)), (
-            "the parent's connections did not survive its children"
-        )
+        assert self.backend.release(self.acquired(name)), "the parent's connections did not survive its children"
 
     # identity
 

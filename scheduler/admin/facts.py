@@ -29,7 +29,8 @@ class FactAdmin(admin.ModelAdmin):
 @admin.register(Tick)
 class TickAdmin(FactAdmin):
     list_display = (
-        "fire_time", "schedule_name", "state", "outcome", "reason", "attempt", "copies", "lock_alias", "once_per_tick",
+        "fire_time", "schedule_name", "state", "outcome", "reason", "attempt", "copies", "lock_alias",
+        "once_per_tick",
     )  # fmt: skip
     list_filter = ("state", "outcome", "lock_alias")
     search_fields = ("schedule_name", "=lock_name")

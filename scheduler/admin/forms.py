@@ -37,9 +37,7 @@ class ScheduleForm(forms.ModelForm):
         help_text="What must not run twice at once. Empty: the schedule's name. Schedules that share it exclude "
         "each other and share the strategy.",
     )
-    strategy = forms.ChoiceField(
-        help_text="A change comes into force when nothing under the lock name is open."
-    )
+    strategy = forms.ChoiceField(help_text="A change comes into force when nothing under the lock name is open.")
     reason = forms.CharField(
         max_length=500, required=False, help_text="Why this change is made; kept in the change history."
     )
@@ -160,9 +158,7 @@ class ScheduleForm(forms.ModelForm):
 
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]  # Django's hook for checks that need the instance
-        given = [
-            name for name in ("cron_expression", "every_seconds", "once_at") if self.cleaned_data.get(name)
-        ]
+        given = [name for name in ("cron_expression", "every_seconds", "once_at") if self.cleaned_data.get(name)]
         if len(given) != 1:
             told = "none is given" if not given else f"{len(given)} are given"
             self.add_error("cron_expression", f"Give exactly one of cron, every and once at; {told}.")
@@ -170,9 +166,7 @@ class ScheduleForm(forms.ModelForm):
         try:
             recurrence = self.instance.recurrence()
             if recurrence.next_after(timezone.now()) is None and not self.instance.pk:
-                self.add_error(
-                    given[0], "This never fires: its last fire time has passed. Give a later time."
-                )
+                self.add_error(given[0], "This never fires: its last fire time has passed. Give a later time.")
         except recurrences.InvalidRecurrence as problem:
             field = _FORM_FIELDS.get(problem.field, "cron_expression")
             if field not in self.errors:

@@ -171,9 +171,7 @@ class ScheduleAdmin(admin.ModelAdmin):
             request, context, add=obj is None, change=obj is not None, obj=obj, form_url=form_url
         )
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         form = context["adminform"].form
         if isinstance(form, ScheduleForm):
             context |= {

@@ -242,9 +242,7 @@ def _summary(totals: Counter[str], keys: Sequence[str], unit: str, window: Windo
     return f"{sum(totals.values()):,} {unit}: {listed}. {when}."
 
 
-def _table(
-    title: str, bins: Mapping[datetime, Counter[str]], keys: Sequence[str], drawing: _Drawing
-) -> Table:
+def _table(title: str, bins: Mapping[datetime, Counter[str]], keys: Sequence[str], drawing: _Drawing) -> Table:
     rows = []
     for start in sorted(bins):
         first, last = drawing.ends(start)

@@ -67,9 +67,7 @@ class Grid:
 
 def binned_lane(grid: Grid, rows: LaneRows, top: float) -> Lane:
     """One cell for each stretch in which anything was inside or refused."""
-    cells = tuple(
-        _cell(grid, number, found, rows.name, top) for number, found in sorted(_bins(grid, rows).items())
-    )
+    cells = tuple(_cell(grid, number, found, rows.name, top) for number, found in sorted(_bins(grid, rows).items()))
     height = float(PAD + CELL + PAD)
     return Lane(name=rows.name, short=short_name(rows.name), y=top, height=height, cells=cells)
 

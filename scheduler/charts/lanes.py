@@ -171,9 +171,7 @@ def drawn_lane(rows: LaneRows, scale: TimeScale, words: Words, top: float) -> La
         for sign in rows.refusals
     )
     height = round(below - GAP + (SIGNS if signs else 0) + PAD - top, 1)
-    return Lane(
-        name=rows.name, short=short_name(rows.name), y=top, height=height, bars=tuple(bars), signs=signs
-    )
+    return Lane(name=rows.name, short=short_name(rows.name), y=top, height=height, bars=tuple(bars), signs=signs)
 
 
 def _bar(span: Span, x: float, width: float, y: float, scale: TimeScale, words: Words) -> Bar:

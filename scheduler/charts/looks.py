@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Styles whose fill is an SVG pattern; the others are plain fills and strokes of the style sheet.
-PATTERNED = frozenset(
-    {"bad-hatch", "bad-faint", "bad-dots", "warn-dash", "warn-stripes", "warn-cross", "warn-grid"}
-)
+PATTERNED = frozenset({"bad-hatch", "bad-faint", "bad-dots", "warn-dash", "warn-stripes", "warn-cross", "warn-grid"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,9 +103,7 @@ def time_ticks(scale: TimeScale, zone: tzinfo, apart: float = 84) -> tuple[AxisT
     for instant in _round_times(scale.window, step, zone):
         local = instant.astimezone(zone)
         midnight = local.time() == time()
-        words = (
-            f"{local.day} {local:%b}" if midnight else f"{local:%H:%M:%S}" if step < 60 else f"{local:%H:%M}"
-        )
+        words = f"{local.day} {local:%b}" if midnight else f"{local:%H:%M:%S}" if step < 60 else f"{local:%H:%M}"
         ticks.append(AxisTick(at=scale.x(instant), label=words, strong=midnight))
     return tuple(ticks)
 
@@ -118,9 +116,7 @@ def _round_times(window: Window, step: int, zone: tzinfo) -> Iterator[datetime]:
     at = window.start.astimezone(UTC)
     while at < window.end:
         local = at.astimezone(zone)
-        into = timedelta(
-            hours=local.hour, minutes=local.minute, seconds=local.second, microseconds=local.microsecond
-        )
+        into = timedelta(hours=local.hour, minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
         short = -into % timedelta(seconds=step)
         if short:
             at += short  # look again: the clocks may have changed in between

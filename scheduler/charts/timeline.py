@@ -150,9 +150,7 @@ def _lanes(rows: Sequence[LaneRows], grid: Grid) -> tuple[Lane, ...]:
     lanes: list[Lane] = []
     top = float(_TOP)
     for row in rows:
-        lanes.append(
-            binned_lane(grid, row, top) if grid.step else drawn_lane(row, grid.scale, grid.words, top)
-        )
+        lanes.append(binned_lane(grid, row, top) if grid.step else drawn_lane(row, grid.scale, grid.words, top))
         top = lanes[-1].bottom
     return tuple(lanes)
 
@@ -161,9 +159,7 @@ def _in(window: Window, start: datetime, end: datetime | None) -> bool:
     return start < window.end and (end is None or end >= window.start)
 
 
-def _cell_seconds(
-    scale: TimeScale, rows: Sequence[LaneRows], meetings: Sequence[Meeting], most_marks: int
-) -> int:
+def _cell_seconds(scale: TimeScale, rows: Sequence[LaneRows], meetings: Sequence[Meeting], most_marks: int) -> int:
     """0 to draw every row; else the length of a cell that keeps the chart below ``most_marks``."""
     marks = sum(len(lane.spans) + len(lane.refusals) for lane in rows) + len(meetings)
     if marks <= most_marks:

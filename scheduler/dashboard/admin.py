@@ -13,7 +13,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
 from scheduler.dashboard import collision_page, timeline_page
-from scheduler.dashboard.params import Link
+from scheduler.dashboard.params import Link, Params
 from scheduler.dashboard.schedule_table import COLUMNS, figures_of
 from scheduler.models import Dashboard, Timeline
 
@@ -47,9 +47,7 @@ class PageAdmin(admin.ModelAdmin):
         ]
 
     @method_decorator(require_safe)
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         self._refuse_strangers(request)
         request.current_app = self.admin_site.name  # read by {% url %}
         context = {
@@ -77,11 +75,12 @@ class PageAdmin(admin.ModelAdmin):
         return reverse(name, current_app=self.admin_site.name)
 
     def pages(self, request: HttpRequest) -> list[Link]:
-        """The pages, the one that is shown marked."""
+        """The pages, the one that is shown marked; schedule and frozen "now" go along."""
+        kept = Params({name: request.GET[name] for name in ("schedule", "at") if name in request.GET})
         return [
             Link(
                 text=str(model._meta.verbose_name_plural).capitalize(),
-                url=self.path_of(model),
+                url=kept.url(self.path_of(model)),
                 current=model is self.model,
             )
             for model in (Dashboard, Timeline)
@@ -118,7 +117,7 @@ class TimelineAdmin(PageAdmin):
 
     def page(self, request: HttpRequest) -> dict[str, Any]:
         found = timeline_page.report(request.GET.dict())
-        return timeline_page.context(found, self.path_of(Dashboard), self.path_of(Timeline, "data"))
+        return timeline_page.context(found, self.path_of(Timeline, "data"))
 
     def data(self, request: HttpRequest) -> dict[str, Any]:
         return timeline_page.as_json(timeline_page.report(request.GET.dict()))

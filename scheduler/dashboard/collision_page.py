@@ -72,7 +72,7 @@ def report(given: Mapping[str, str]) -> Report:
     if window.seconds < SPANS[span]:
         notes.append(_cut_note(window, span))
     if not ticks:
-        notes += empty_notes(params, window, schedule_id)
+        notes += empty_notes(params, window, now, schedule_id)
     return Report(
         params=params,
         header=strip,
@@ -126,7 +126,6 @@ def context(found: Report, timeline: str, data: str) -> dict[str, Any]:
         "schedules": schedule_rows(figures, lambda moment: _around(moment, params, timeline), timeline),
         "total": figures.total,
         "data_url": params.url(data, window=found.span),
-        "timeline_url": params.url(timeline, window=None),
     }
 
 

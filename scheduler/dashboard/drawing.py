@@ -62,9 +62,7 @@ def _refusal_words(row: TryRow, by_id: Mapping[int, TryRow]) -> str:
     return f"{row.reason}: {holder.who}" if holder else row.reason
 
 
-def meetings(
-    met: Overlaps, bodies: Collection[Body], tries: Mapping[int, TryRow], select: Select
-) -> list[Meeting]:
+def meetings(met: Overlaps, bodies: Collection[Body], tries: Mapping[int, TryRow], select: Select) -> list[Meeting]:
     """A mark for each body too many, of those whose newcomer or whose company is among the tries."""
     workers = {body.execution_id: body.worker for body in bodies}
     found = [*met.proven, *met.possible]
@@ -75,9 +73,7 @@ def _concerns(overlap: Overlap, tries: Mapping[int, TryRow]) -> bool:
     return any(number in tries for number in (overlap.execution_id, *overlap.others))
 
 
-def _meeting(
-    overlap: Overlap, workers: Mapping[int, str], tries: Mapping[int, TryRow], select: Select
-) -> Meeting:
+def _meeting(overlap: Overlap, workers: Mapping[int, str], tries: Mapping[int, TryRow], select: Select) -> Meeting:
     newcomer = tries.get(overlap.execution_id)
     inside = (*overlap.others, overlap.execution_id)
     return Meeting(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.urls import NoReverseMatch, reverse
 
@@ -23,7 +23,7 @@ class Note:
     url: str = ""
 
 
-def empty_notes(params: Params, window: Window, schedule_id: int | None) -> list[Note]:
+def empty_notes(params: Params, window: Window, now: datetime, schedule_id: int | None) -> list[Note]:
     """Why nothing is there, from the most general reason down, with a step that works."""
     if not Schedule.objects.exists():
         return [
@@ -33,27 +33,28 @@ def empty_notes(params: Params, window: Window, schedule_id: int | None) -> list
                 _add_schedule(),
             )
         ]
-    latest = rows.latest_tick(schedule_id, before=window.end)
+    first, latest = rows.latest_tick(schedule_id, before=window.end), rows.latest_tick(schedule_id)
     if latest is None:
-        return [_no_attempts(params, schedule_id, window)]
-    ago = duration_words((window.end - latest).total_seconds())
-    note = Note(
-        f"No ticks in this window. The latest was {ago} before its end.",
-        "Show it",
-        params.url(at=latest + timedelta(seconds=1), window=None, **{"from": None, "to": None}),
-    )
+        return [_no_attempts(now, schedule_id)]
+    show = params.url(at=None, window=None, selected=None, **{"from": None, "to": None})
+    if first is None:
+        note = Note("Nothing was due before the end of this window.", "Show the latest", show)
+    else:
+        ago = duration_words((window.end - first).total_seconds())
+        show = params.url(at=first + timedelta(seconds=1), window=None, **{"from": None, "to": None})
+        note = Note(f"Nothing in this window. The latest tick before it was {ago} before its end.", "Show it", show)
     return [note, *_clear(params, schedule_id)]
 
 
-def _no_attempts(params: Params, schedule_id: int | None, window: Window) -> Note:
+def _no_attempts(now: datetime, schedule_id: int | None) -> Note:
     waiting = Schedule.objects.filter(enabled=True, next_fire_at__isnull=False)
     if schedule_id is not None:
         waiting = waiting.filter(pk=schedule_id)
     upcoming = waiting.order_by("next_fire_at").values_list("name", "next_fire_at").first()
-    if upcoming is None or upcoming[1] is None:
+    name, at = upcoming or ("", None)
+    if at is None:
         return Note("No attempts yet. No next tick is planned: is a beat running, is a schedule enabled?")
-    name, at = upcoming
-    wait = (at - window.end).total_seconds()
+    wait = (at - now).total_seconds()
     when = f"in {duration_words(wait)}" if wait > 0 else "due now"
     return Note(f"No attempts yet. Next tick {when} ({name}).")
 

@@ -39,9 +39,7 @@ class Collided:
     found: Mapping[str, Collection[int]]
 
     @classmethod
-    def of(
-        cls, overlaps: Overlaps, duplicates: Collection[Duplicate], tick_of: Mapping[int, int]
-    ) -> Collided:
+    def of(cls, overlaps: Overlaps, duplicates: Collection[Duplicate], tick_of: Mapping[int, int]) -> Collided:
         """From collisions; ``tick_of`` maps executions to ticks. An overlap falls on the newcomer's tick."""
         return cls(
             {

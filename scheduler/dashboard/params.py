@@ -46,7 +46,7 @@ class Params:
         kept: dict[str, object] = {name: self.given[name] for name in KNOWN if self.given.get(name)}
         kept |= changes
         query = urlencode([(n, stamp(v)) for n, v in kept.items() if v is not None], safe=":")
-        return f"{path}?{query}{f'#{anchor}' if anchor else ''}"
+        return (path if path and not query else f"{path}?{query}") + (f"#{anchor}" if anchor else "")
 
     def instant(self, name: str) -> datetime | None:
         """A parameter as an instant; one without an offset is local time. A bad one is told, and None."""
@@ -83,9 +83,7 @@ def stamp(value: object) -> str:
 
 def span_links(params: Params, chosen: str) -> list[Link]:
     """The choice of windows, each a link."""
-    return [
-        Link(text=name, url=params.url(window=name, selected=None), current=name == chosen) for name in SPANS
-    ]
+    return [Link(text=name, url=params.url(window=name, selected=None), current=name == chosen) for name in SPANS]
 
 
 def shortest_span(latest: datetime | None, now: datetime) -> str:

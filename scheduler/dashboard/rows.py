@@ -64,9 +64,7 @@ def touching(window: Window) -> Q:
     return Q(started_at__isnull=False, recorded_at__lt=window.end) & recent & not_over
 
 
-def bodies_in(
-    window: Window, lock_names: Collection[str] | None = None
-) -> tuple[list[Body], datetime | None]:
+def bodies_in(window: Window, lock_names: Collection[str] | None = None) -> tuple[list[Body], datetime | None]:
     """The newest bodies of the window; where older ones were left out, also from when on all are there."""
     rows = Execution.objects.filter(touching(window), began=True)
     if lock_names is not None:

@@ -57,9 +57,7 @@ def _collision(label: str, word: str, meaning: str, total: Tally, url: str) -> T
 
 
 def _prevented(total: Tally) -> Tile:
-    by_lock, by_guard = (
-        total.refusals[state] for state in (ExecutionState.PREVENTED, ExecutionState.DUPLICATE)
-    )
+    by_lock, by_guard = (total.refusals[state] for state in (ExecutionState.PREVENTED, ExecutionState.DUPLICATE))
     return Tile(
         label="Second runs prevented",
         value=f"{by_lock + by_guard:,}",

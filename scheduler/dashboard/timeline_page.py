@@ -78,7 +78,7 @@ def report(given: Mapping[str, str]) -> Report:
     met, repeated = overlaps(bodies, unlocked=rows.unlocked_aliases()), duplicates(bodies)
     choice = _selected(params, {row.id: row for row in found}, met, repeated)
     if not found:
-        notes += empty_notes(params, window, wanted.schedule_id)
+        notes += empty_notes(params, window, now, wanted.schedule_id)
     return Report(
         params=params,
         header=strip,
@@ -121,8 +121,8 @@ def _selected(
     return choice
 
 
-def context(found: Report, collisions: str, data: str) -> dict[str, Any]:
-    """What the template prints. ``collisions`` and ``data`` are the paths of those pages."""
+def context(found: Report, data: str) -> dict[str, Any]:
+    """What the template prints. ``data`` is the path of the JSON."""
     params, window = found.params, found.window
     zone = timezone.get_current_timezone()
     here = {"from": window.start, "to": window.end}
@@ -161,7 +161,6 @@ def context(found: Report, collisions: str, data: str) -> dict[str, Any]:
         ),
         "selected": found.selected,
         "data_url": params.url(data, **here),
-        "collisions_url": params.url(collisions, selected=None, strategy=None, **{"from": None, "to": None}),
     }
 
 

@@ -43,9 +43,7 @@ def tries_in(window: Window, wanted: Wanted) -> tuple[list[TryRow], bool]:
     """The newest tries of the window, newest first, and whether older ones were left out."""
     refused = Q(started_at__isnull=True, recorded_at__gte=window.start, recorded_at__lt=window.end)
     rows = wanted.among(Execution.objects.filter(refused | touching(window)))
-    found = [
-        TryRow(*row) for row in rows.order_by("-recorded_at", "-id").values_list(*_FIELDS)[: MOST_TRIES + 1]
-    ]
+    found = [TryRow(*row) for row in rows.order_by("-recorded_at", "-id").values_list(*_FIELDS)[: MOST_TRIES + 1]]
     return found[:MOST_TRIES], len(found) > MOST_TRIES
 
 

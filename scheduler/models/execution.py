@@ -33,9 +33,7 @@ class Execution(models.Model):
         related_name="+",
         help_text="The execution that was inside.",
     )
-    lease_id = models.UUIDField(
-        null=True, help_text="The acquisition; unique, so that a lost reply is recognised."
-    )
+    lease_id = models.UUIDField(null=True, help_text="The acquisition; unique, so that a lost reply is recognised.")
     token = models.BigIntegerField(null=True, help_text="Fencing token, raised by start.")
     worker = models.CharField(max_length=255, blank=True)
     pid = models.PositiveIntegerField(null=True)
@@ -60,9 +58,7 @@ class Execution(models.Model):
                 condition=Q(guarded=True, began=True),
                 name="aegis_execution_body_once_per_attempt",
             ),
-            models.CheckConstraint(
-                condition=Q(state__in=ExecutionState.values), name="aegis_execution_state_known"
-            ),
+            models.CheckConstraint(condition=Q(state__in=ExecutionState.values), name="aegis_execution_state_known"),
             models.CheckConstraint(
                 condition=(
                     Q(state__in=REFUSED, began=False, started_at__isnull=True, token__isnull=True)

@@ -62,9 +62,7 @@ class LockName(models.Model):
         verbose_name = "lock name"
         constraints = [
             models.CheckConstraint(condition=~Q(alias_wanted=""), name="aegis_lockname_alias_wanted_set"),
-            models.CheckConstraint(
-                condition=Q(name__regex=r"^[a-z0-9._:-]{1,200}$"), name="aegis_lockname_spelling"
-            ),
+            models.CheckConstraint(condition=Q(name__regex=r"^[a-z0-9._:-]{1,200}$"), name="aegis_lockname_spelling"),
         ]
 
     def __str__(self) -> str:

@@ -60,9 +60,7 @@ class Schedule(models.Model):
     notes = models.TextField(blank=True)
     task = models.CharField(max_length=255, help_text="One of the tasks declared with @exclusive_task.")
     args = models.JSONField(default=list, blank=True, help_text='A JSON list, for example ["north"].')
-    kwargs = models.JSONField(
-        default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.'
-    )
+    kwargs = models.JSONField(default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.')
     queue = models.CharField(max_length=255, blank=True, help_text="Empty: the queue of the task.")
     priority = models.PositiveSmallIntegerField(
         null=True, blank=True, validators=[_PRIORITY], help_text="0 to 9; empty: the broker's."
@@ -135,23 +133,15 @@ class Schedule(models.Model):
                 condition=Q(start_at__isnull=True) | Q(end_at__isnull=True) | Q(end_at__gt=F("start_at")),
                 name="aegis_schedule_window_ordered",
             ),
-            models.CheckConstraint(
-                condition=Q(ttl__isnull=True) | Q(ttl__gt=0), name="aegis_schedule_ttl_positive"
-            ),
+            models.CheckConstraint(condition=Q(ttl__isnull=True) | Q(ttl__gt=0), name="aegis_schedule_ttl_positive"),
             models.CheckConstraint(condition=Q(misfire_grace__gt=0), name="aegis_schedule_grace_positive"),
-            models.CheckConstraint(
-                condition=Q(catch_up_window__gte=0), name="aegis_schedule_window_not_negative"
-            ),
+            models.CheckConstraint(condition=Q(catch_up_window__gte=0), name="aegis_schedule_window_not_negative"),
             models.CheckConstraint(condition=Q(max_attempts__gte=1), name="aegis_schedule_attempts_from_one"),
             models.CheckConstraint(
                 condition=Q(priority__isnull=True) | Q(priority__lte=9), name="aegis_schedule_priority_range"
             ),
-            models.CheckConstraint(
-                condition=Q(misfire__in=Misfire.values), name="aegis_schedule_misfire_known"
-            ),
-            models.CheckConstraint(
-                condition=Q(delivery__in=Delivery.values), name="aegis_schedule_delivery_known"
-            ),
+            models.CheckConstraint(condition=Q(misfire__in=Misfire.values), name="aegis_schedule_misfire_known"),
+            models.CheckConstraint(condition=Q(delivery__in=Delivery.values), name="aegis_schedule_delivery_known"),
         ]
 
     def __str__(self) -> str:
@@ -165,7 +155,9 @@ class Schedule(models.Model):
         if self.every_seconds is not None:
             return recurrences.every(self.every_seconds, self.anchor, zone=self.time_zone, **window)
         if self.once_at is None:
-            raise recurrences.InvalidRecurrence("expression", "Give exactly one of cron, every and once at; none is given.")
+            raise recurrences.InvalidRecurrence(
+                "expression", "Give exactly one of cron, every and once at; none is given."
+            )
         return recurrences.once(self.once_at, zone=self.time_zone, **window)
 
     def state_word(self, at: datetime) -> str:

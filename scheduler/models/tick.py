@@ -31,7 +31,7 @@ class Tick(models.Model):
     schedule_name = models.CharField(max_length=200, blank=True)
     revision = models.PositiveIntegerField(default=0)
     fire_time = models.DateTimeField(help_text="The instant that the recurrence names, UTC.")
-    manual_key = models.CharField(
+    manual_key = models.CharField(  # noqa: DJ001 - unique, and most ticks have none
         max_length=200,
         null=True,
         help_text="Set for a run that somebody asked for; makes the request idempotent.",

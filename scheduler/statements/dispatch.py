@@ -22,6 +22,7 @@ NEXT_DUE = """
 SELECT extract(epoch FROM min(coalesce(next_fire_at, 'epoch'::timestamptz)) - clock_timestamp())::float8
 FROM aegis_scheduler_schedule
 WHERE enabled AND NOT exhausted AND broken_reason = ''
+  AND (paused_at IS NULL OR paused_until <= statement_timestamp())
 """
 
 # in: ids. The guard keeps a fast worker's ``started`` from being overwritten by a slow ticker.
@@ -92,8 +93,19 @@ RETURNING t.id, t.outcome
 
 # in: task_id's tick, reason. A revoked message closes its tick, unless a body has begun.
 REVOKE = """
-UPDATE aegis_scheduler_tick SET state = 'closed', outcome = 'revoked', closed_at = clock_timestamp(), reason = %(reason)s::text
+UPDATE aegis_scheduler_tick
+SET state = 'closed', outcome = 'revoked', closed_at = clock_timestamp(), reason = %(reason)s::text
 WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND state IN ('planned', 'dispatched')
+RETURNING id
+"""
+
+# in: tick, attempt, outcome, reason. A run whose caller waited for it and was told that it did not happen must not
+# happen later. Only a tick that a call made, and only while nobody has begun it.
+FORGO = """
+UPDATE aegis_scheduler_tick
+SET state = 'closed', outcome = %(outcome)s::text, closed_at = clock_timestamp(), reason = %(reason)s::text
+WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND manual_key IS NOT NULL
+  AND state IN ('planned', 'dispatched')
 RETURNING id
 """
 

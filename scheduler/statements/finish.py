@@ -71,7 +71,8 @@ SELECT tick_id FROM ended
 
 # in: id, lease, state (what the body came back as). Written once.
 RETURNED = """
-UPDATE aegis_scheduler_execution SET returned_at = clock_timestamp(), returned_as = %(state)s::text, ran = %(ran)s::float8
+UPDATE aegis_scheduler_execution
+SET returned_at = clock_timestamp(), returned_as = %(state)s::text, ran = %(ran)s::float8
 WHERE id = %(id)s::bigint AND lease_id = %(lease)s::uuid AND state = 'abandoned' AND returned_at IS NULL
 RETURNING id
 """

@@ -35,7 +35,8 @@ WITH seen AS (
 INSERT INTO aegis_scheduler_execution (
     tick_id, attempt, guarded, lock_name, lock_alias, worker, pid, task_id, acquire_ms, began,
     state, holder_id, reason, error, returned_as)
-SELECT seen.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text, %(worker)s::text, %(pid)s::int, %(task_id)s::text, %(acquire_ms)s::float8,
+SELECT seen.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text,
+       %(worker)s::text, %(pid)s::int, %(task_id)s::text, %(acquire_ms)s::float8,
        false,
        CASE WHEN seen.state IN ('planned', 'dispatched') THEN 'prevented'
             WHEN seen.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
@@ -62,7 +63,8 @@ WITH sooner AS (
 INSERT INTO aegis_scheduler_execution (
     tick_id, attempt, guarded, lock_name, lock_alias, worker, pid, task_id, acquire_ms, began,
     state, reason, error, returned_as)
-SELECT id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text, %(worker)s::text, %(pid)s::int, %(task_id)s::text, %(acquire_ms)s::float8, false,
+SELECT id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text,
+       %(worker)s::text, %(pid)s::int, %(task_id)s::text, %(acquire_ms)s::float8, false,
        'blocked', %(reason)s::text, '', ''
 FROM aegis_scheduler_tick WHERE id = %(tick)s::bigint
 RETURNING id

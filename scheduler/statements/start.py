@@ -38,7 +38,8 @@ WITH gate AS (
 INSERT INTO aegis_scheduler_execution (
     tick_id, attempt, guarded, lock_name, lock_alias, lease_id, token, worker, pid, task_id, acquire_ms,
     state, began, started_at, heartbeat_at, holder_id, reason, error, returned_as)
-SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text, %(lease)s::uuid, raised.token, %(worker)s::text, %(pid)s::int,
+SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text, %(lease)s::uuid,
+       raised.token, %(worker)s::text, %(pid)s::int,
        %(task_id)s::text, %(acquire_ms)s::float8,
        CASE WHEN claim.id IS NOT NULL THEN 'running'
             WHEN NOT gate.open THEN 'late'

@@ -100,9 +100,7 @@ def test_the_database_stopped_for_thirty_seconds_under_redis_runs_abandons_nobod
     wait_until(_database_answers, timeout=30, message="the database answers")
 
     ended = Execution.objects.filter(pk__in=inside, state=ExecutionState.EXECUTED)
-    wait_until(
-        lambda: ended.count() == 2, timeout=60, message=lambda: f"both were executed: {_states(inside)}"
-    )
+    wait_until(lambda: ended.count() == 2, timeout=60, message=lambda: f"both were executed: {_states(inside)}")
     assert worker.running and beat.running
     assert count(ExecutionState.ABANDONED) == 0
     ran = count(ExecutionState.EXECUTED)
@@ -158,9 +156,7 @@ def test_a_retry_with_countdown_zero_runs_after_the_first_attempt_has_ended(
     def retried_and_executed() -> int:
         return Tick.objects.filter(attempt=2, outcome="executed").count()
 
-    wait_until(
-        lambda: retried_and_executed() >= 3, timeout=60, message="three ticks ran at their second attempt"
-    )
+    wait_until(lambda: retried_and_executed() >= 3, timeout=60, message="three ticks ran at their second attempt")
     for tick in Tick.objects.filter(attempt=2, outcome="executed").prefetch_related("executions"):
         bodies = sorted((e for e in tick.executions.all() if e.began), key=lambda e: e.attempt)
         assert [body.state for body in bodies] == ["retried", "executed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -67,20 +68,16 @@ def test_two_beats_share_the_catalog_without_doubling_a_tick(celery_processes: C
     celery_processes.worker(concurrency=2)
     celery_processes.beat()
     celery_processes.beat()
-    wait_until(
-        lambda: Execution.objects.filter(began=True).count() >= 60, timeout=60, message="60 bodies ran"
-    )
+    wait_until(lambda: Execution.objects.filter(began=True).count() >= 60, timeout=60, message="60 bodies ran")
     assert Instance.objects.filter(kind="beat").count() == 2
-    doubled = (
-        Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id")).filter(bodies__gt=1)
-    )
+    doubled = Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id")).filter(bodies__gt=1)
     assert not doubled.exists()
     assert not Execution.objects.filter(state=ExecutionState.DUPLICATE).exists()
     for name in Schedule.objects.values_list("name", flat=True):
         times = list(
             Tick.objects.filter(schedule_name=name).order_by("fire_time").values_list("fire_time", flat=True)
         )
-        assert all((b - a).total_seconds() == 1 for a, b in zip(times, times[1:], strict=False))
+        assert all((b - a).total_seconds() == 1 for a, b in pairwise(times))
 
 
 def child_of(parent_pid: int) -> psutil.Process:
@@ -149,9 +146,7 @@ def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
     assert stored and not Execution.objects.exists()
     celery_processes.beat()
     wait_until(
-        lambda: (
-            Execution.objects.filter(tick__in=stored, state=ExecutionState.EXECUTED).count() == len(stored)
-        ),
+        lambda: Execution.objects.filter(tick__in=stored, state=ExecutionState.EXECUTED).count() == len(stored),
         timeout=40,
         message="the stored ticks ran",
     )

@@ -23,9 +23,7 @@ class TestDatabase(RowBackendContract):
         with self.row_locked(name) as holder, ThreadPoolExecutor(1) as pool:
             renewed = pool.submit(backend.renew, lease)
             wait_until(self.somebody_waits, what="the renewal waits for the row")
-            holder.execute(
-                "UPDATE aegis_locks_lease SET expires_at = clock_timestamp() WHERE name = %s", [name]
-            )
+            holder.execute("UPDATE aegis_locks_lease SET expires_at = clock_timestamp() WHERE name = %s", [name])
             holder.commit()
             with pytest.raises(LeaseLost):
                 renewed.result()

@@ -35,9 +35,7 @@ class TestRedis(LockBackendContract):
 
     def test_grant_numbers_go_on_after_the_data_were_lost(self, name: str) -> None:
         before = self.acquired(name)
-        self.backend.client.delete(
-            lock_key(self.backend.prefix, name), counter_key(self.backend.prefix, name)
-        )
+        self.backend.client.delete(lock_key(self.backend.prefix, name), counter_key(self.backend.prefix, name))
         assert (self.acquired(name).grant_no or 0) > (before.grant_no or 0)
 
     def test_grant_numbers_go_on_when_the_clock_is_behind(self, name: str) -> None:

@@ -87,9 +87,7 @@ class TestRedlock(LockBackendContract):
         for proxy in proxies[:3]:
             proxy.swallow_answers()
         with pytest.raises(LockUnavailable, match="only 2 of 5"):
-            backend.acquire(
-                name, lease_id=uuid.uuid4()
-            )  # an id of ours: the backend withdraws nothing by itself
+            backend.acquire(name, lease_id=uuid.uuid4())  # an id of ours: the backend withdraws nothing by itself
         for proxy in proxies:
             proxy.heal()
         wait_until(lambda: self.votes(name) == [], within=backend.ttl / 2, what="all votes were taken back")
@@ -141,9 +139,7 @@ class TestRedlock(LockBackendContract):
         assert backend.release(lease) is True
         assert len(self.votes(name)) == 1
         proxies[0].heal()
-        wait_until(
-            lambda: self.votes(name) == [], within=backend.ttl / 2, what="the silent node was told again"
-        )
+        wait_until(lambda: self.votes(name) == [], within=backend.ttl / 2, what="the silent node was told again")
 
     # who holds it
 

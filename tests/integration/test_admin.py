@@ -123,7 +123,9 @@ def test_a_changed_strategy_waits_and_is_noted(boss: Client) -> None:
     make_tick(schedule)
     response = boss.post(
         reverse(CHANGE, args=[schedule.pk]),
-        filled(name="report", lock_name=schedule.lock_id, strategy="database", cron_expression="", every_seconds="60"),
+        filled(
+            name="report", lock_name=schedule.lock_id, strategy="database", cron_expression="", every_seconds="60"
+        ),
     )
     assert response.status_code == 302, problems(response)
     lock = LockName.objects.get()

@@ -39,21 +39,13 @@ def fail_to_start(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("variable", ["AEGIS_POSTGRES_BIN", "AEGIS_REDIS_BIN"])
-def test_a_named_program_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_a_named_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "/nowhere")
-    assert fail_to_start(tmp_path).startswith(
-        f"{variable}: /nowhere does not hold what is needed. Correct or unset"
-    )
+    assert fail_to_start(tmp_path).startswith(f"{variable}: /nowhere does not hold what is needed. Correct or unset")
 
 
-@pytest.mark.parametrize(
-    ("finder", "server"), [("_installed_postgres", "PostgreSQL"), ("_installed_redis", "Redis")]
-)
-def test_no_program_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finder: str, server: str
-) -> None:
+@pytest.mark.parametrize(("finder", "server"), [("_installed_postgres", "PostgreSQL"), ("_installed_redis", "Redis")])
+def test_no_program_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finder: str, server: str) -> None:
     monkeypatch.setattr(f"aegis_site.embedded.binaries.{finder}", lambda: iter(()))
     said = fail_to_start(tmp_path)
     assert said.startswith(f"No {server} server")
@@ -61,9 +53,7 @@ def test_no_program_installed(
     assert "DATABASE_URL" in said
 
 
-def test_a_program_for_another_machine_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_for_another_machine_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "redis-server"
     wrong.write_bytes(b"\x7fELF not for this machine")
     wrong.chmod(0o755)
@@ -133,9 +123,7 @@ def test_commands_that_need_no_store_work_without_one(tmp_path: Path) -> None:
 def test_a_command_that_needs_a_store_says_what_to_do(tmp_path: Path) -> None:
     done = manage(["showmigrations"], AEGIS_DIR=str(tmp_path), AEGIS_EMBEDDED="")
     assert done.returncode == 69
-    assert done.stderr.startswith(
-        "No database is configured and no embedded one is running: set DATABASE_URL"
-    )
+    assert done.stderr.startswith("No database is configured and no embedded one is running: set DATABASE_URL")
     assert "Traceback" not in done.stderr
 
 

@@ -168,9 +168,7 @@ def test_stop_leaves_the_logs_only(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "logs"]
 
 
-def test_another_port_is_taken_when_somebody_was_faster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_port_is_taken_when_somebody_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as rival:
         rival.bind(("127.0.0.1", 0))
         rival.listen()
@@ -218,9 +216,7 @@ def test_a_closed_parent_folder_stays_closed(tmp_path: Path) -> None:
 
 @as_root
 @pytest.mark.skipif(not WHEEL.exists(), reason="needs the server programs of the wheel")
-def test_programs_that_the_lent_user_may_not_read_are_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_that_the_lent_user_may_not_read_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     package = WHEEL.parent

@@ -119,7 +119,9 @@ def test_the_quickstart_leads_to_an_exclusive_run(shop: Path, celery_processes: 
                 env={key: env[key] for key in ("DJANGO_SETTINGS_MODULE", "PYTHONPATH", "AEGIS_TEMPLATES")},
             )  # fmt: skip
             said = "ready." if name == "worker" else "beat: Starting..."
-            wait_until(lambda p=process, s=said: s in p.log.read_text(), timeout=60, message=f"{command} said {said!r}")
+            wait_until(
+                lambda p=process, s=said: s in p.log.read_text(), timeout=60, message=f"{command} said {said!r}"
+            )
         else:
             done = subprocess.run([sys.executable, *words[1:]], cwd=shop, env=env, capture_output=True, text=True)
             assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
@@ -131,4 +133,3 @@ def test_the_quickstart_leads_to_an_exclusive_run(shop: Path, celery_processes: 
         message="the schedule of the quickstart ran twice",
     )
     assert "settling batch 2 of north" in (celery_processes.logs / "worker.log").read_text()
-

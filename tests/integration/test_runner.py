@@ -208,9 +208,7 @@ def test_a_failing_body_is_failed_and_the_error_is_kept() -> None:
 
 
 def test_a_hard_time_limit_is_recorded_before_the_process_goes() -> None:
-    outcome = run(
-        delivery_of(make_tick(make_schedule())), lambda context: (_ for _ in ()).throw(SystemExit("limit"))
-    )
+    outcome = run(delivery_of(make_tick(make_schedule())), lambda context: (_ for _ in ()).throw(SystemExit("limit")))
     assert row(outcome).state == "failed"
 
 

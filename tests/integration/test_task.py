@@ -84,7 +84,9 @@ def test_a_stamped_delivery_in_a_worker_that_is_refused_leaves_the_result_of_the
 
 def test_a_stamp_of_a_newer_version_is_left_to_a_worker_that_can_read_it() -> None:
     tick = make_tick(make_schedule(task=greet.name, args=["Ana"]))
-    greet.push_request(id="x", headers={HEADER: {**stamp(tick), "version": 99}}, called_directly=False, is_eager=False)
+    greet.push_request(
+        id="x", headers={HEADER: {**stamp(tick), "version": 99}}, called_directly=False, is_eager=False
+    )
     try:
         with pytest.raises(Ignore):
             greet("Ana")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from uuid import uuid4
 
 import pytest
@@ -44,9 +45,7 @@ def due_schedule(name: str = "each-second", **fields: object) -> Schedule:
     schedule = make_schedule(name, every_seconds=1, queue=QUEUE, **fields)
     since = database_now() - timedelta(seconds=10)
     with connection.cursor() as cursor:  # past the trigger: these columns are not the edited ones
-        cursor.execute(
-            "UPDATE aegis_scheduler_schedule SET activated_at = %s WHERE id = %s", [since, schedule.pk]
-        )
+        cursor.execute("UPDATE aegis_scheduler_schedule SET activated_at = %s WHERE id = %s", [since, schedule.pk])
     schedule.refresh_from_db()
     return schedule
 
@@ -57,9 +56,7 @@ def test_a_pass_stores_each_fire_time_once_publishes_it_and_moves_on() -> None:
     ticks = list(Tick.objects.order_by("fire_time"))
     assert 9 <= len(ticks) <= 11
     assert {tick.state for tick in ticks} == {TickState.DISPATCHED}
-    assert all(
-        (b.fire_time - a.fire_time) == timedelta(seconds=1) for a, b in zip(ticks, ticks[1:], strict=False)
-    )
+    assert all((b.fire_time - a.fire_time) == timedelta(seconds=1) for a, b in pairwise(ticks))
     assert queued() == len(ticks)
     schedule.refresh_from_db()
     assert schedule.next_fire_at == ticks[-1].fire_time + timedelta(seconds=1)
@@ -121,9 +118,7 @@ def test_a_broken_row_is_marked_and_the_others_fire() -> None:
     assert "61" in broken.broken_reason
     assert Tick.objects.filter(schedule=good).exists()
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE aegis_scheduler_schedule SET cron_expression = '1 * * * *' WHERE id = %s", [broken.pk]
-        )
+        cursor.execute("UPDATE aegis_scheduler_schedule SET cron_expression = '1 * * * *' WHERE id = %s", [broken.pk])
     broken.refresh_from_db()
     assert broken.broken_reason == ""
 
@@ -140,9 +135,7 @@ def test_every_way_of_editing_is_followed_and_fills_nothing_in(edit: str) -> Non
         Schedule.objects.filter(pk=schedule.pk).update(every_seconds=3600)
     elif edit == "sql":
         with connection.cursor() as cursor:
-            cursor.execute(
-                "UPDATE aegis_scheduler_schedule SET every_seconds = 3600 WHERE id = %s", [schedule.pk]
-            )
+            cursor.execute("UPDATE aegis_scheduler_schedule SET every_seconds = 3600 WHERE id = %s", [schedule.pk])
     else:
         stale = Schedule.objects.get(pk=schedule.pk)
         stale.every_seconds = 3600
@@ -161,9 +154,7 @@ def test_a_fire_time_that_an_edit_overtakes_is_said_to_be_missed() -> None:
     schedule.refresh_from_db()
     past = database_now() - timedelta(seconds=0.05)
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE aegis_scheduler_schedule SET next_fire_at = %s WHERE id = %s", [past, schedule.pk]
-        )
+        cursor.execute("UPDATE aegis_scheduler_schedule SET next_fire_at = %s WHERE id = %s", [past, schedule.pk])
     Schedule.objects.filter(pk=schedule.pk).update(enabled=False)
     tick = Tick.objects.get(state=TickState.MISFIRED)
     assert tick.fire_time == past
@@ -253,9 +244,7 @@ def test_an_idle_pass_reads_no_schedule_whatever_the_size_of_the_catalog() -> No
         Schedule(name=f"s{number}", task="t", every_seconds=3600, lock=lock) for number in range(5000)
     )
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE aegis_scheduler_schedule SET next_fire_at = clock_timestamp() + interval '1 hour'"
-        )
+        cursor.execute("UPDATE aegis_scheduler_schedule SET next_fire_at = clock_timestamp() + interval '1 hour'")
         cursor.execute("ANALYZE aegis_scheduler_schedule")
         cursor.execute("EXPLAIN (ANALYZE, FORMAT TEXT, TIMING OFF) " + DUE, {"batch": 500})
         plan = "\n".join(row[0] for row in cursor.fetchall())

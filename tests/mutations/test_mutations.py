@@ -201,9 +201,7 @@ def original(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.mistake)
-def test_mistake_is_caught(
-    mutation: Mutation, original: Path, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_mistake_is_caught(mutation: Mutation, original: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "mutated"
     shutil.copytree(original, folder)
     file = folder / mutation.file

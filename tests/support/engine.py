@@ -21,9 +21,7 @@ def database_now() -> datetime:
     return now
 
 
-def make_schedule(
-    name: str = "nightly", *, alias: str = "database", lock_name: str = "", **fields: Any
-) -> Schedule:
+def make_schedule(name: str = "nightly", *, alias: str = "database", lock_name: str = "", **fields: Any) -> Schedule:
     """A schedule that never comes due by itself unless the fields say so."""
     lock, _ = LockName.objects.get_or_create(
         name=lock_name or f"lock.{name}", defaults={"alias_wanted": alias, "alias_in_force": alias}

@@ -38,9 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=_positive, default=4, help="worker processes (default 4)")
     parser.add_argument("--beats", type=_positive, default=2, help="beat processes (default 2)")
     parser.add_argument("--seconds", type=_positive, help="how long ticks are made (default: until Ctrl-C)")
-    parser.add_argument(
-        "--format", choices=("table", "json"), default="table", help="of the result on stdout"
-    )
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result on stdout")
     parser.add_argument("--port", type=int, default=8000, help="of the pages (default 8000; 0: any free one)")
 
 
@@ -63,9 +61,7 @@ def run(
         raise CommandError(str(trouble), returncode=UNAVAILABLE) from trouble
     rows = results()
     if options["format"] == "json":
-        sys.stdout.write(
-            json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n"
-        )
+        sys.stdout.write(json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n")
     else:
         Console(width=None if sys.stdout.isatty() else 200).print(table(rows, f"Result after {took:.0f} s"))
         _summary(Console(), rows)
@@ -179,9 +175,7 @@ def _summary(console: Console, rows: list[Result]) -> None:
     clean = [row.name for row in rows if row.once_per_tick and not row.ledger_duplicates]
     for row in doubled:
         money = f", {row.ledger_settled_twice} settled twice" if row.ledger_settled_twice != "0.00" else ""
-        console.print(
-            f"{row.name}: {row.ledger_duplicates} of {row.ledger_effects} effects were doubles{money}."
-        )
+        console.print(f"{row.name}: {row.ledger_duplicates} of {row.ledger_effects} effects were doubles{money}.")
     if clean:
         console.print(f"No effect was doubled by: {', '.join(clean)}.")
     agree = all(row.agrees for row in rows)

@@ -16,9 +16,7 @@ HELP = "Store the demo's schedules."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--admin", action="store_true", help="make an administrator and print the password once"
-    )
+    parser.add_argument("--admin", action="store_true", help="make an administrator and print the password once")
 
 
 def run(command: BaseCommand, *, admin: bool, **options: Any) -> int:

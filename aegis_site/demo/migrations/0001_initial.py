@@ -16,9 +16,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 (
                     "kind",
@@ -36,9 +34,7 @@ class Migration(migrations.Migration):
                 ("amount_cents", models.PositiveIntegerField(default=0)),
                 (
                     "resource",
-                    models.CharField(
-                        help_text="What must not be touched by two bodies at once.", max_length=200
-                    ),
+                    models.CharField(help_text="What must not be touched by two bodies at once.", max_length=200),
                 ),
                 ("worker", models.CharField(max_length=255)),
                 (
@@ -47,9 +43,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "left_at",
-                    models.DateTimeField(
-                        help_text="By the database's clock, last thing in the body.", null=True
-                    ),
+                    models.DateTimeField(help_text="By the database's clock, last thing in the body.", null=True),
                 ),
             ],
             options={

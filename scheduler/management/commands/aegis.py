@@ -10,7 +10,7 @@ from scheduler.cli import verbs
 
 
 class Command(BaseCommand):
-    """Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused, 2 usage, 69 store unavailable."""
+    """Data goes to stdout, the rest to stderr. Exit codes: 0 done, 1 refused, 2 usage, 69 unavailable."""
 
     help = "Exclusive periodic tasks: `aegis <verb> --help` says what a verb does."
     requires_system_checks: list[str] = []

@@ -129,9 +129,7 @@ def test_nothing_is_renewed_after_leaving(wired: Wired) -> None:
     assert not kept.lost, "what was not lost when its keep-alive ended is not lost later"
 
 
-def test_a_failing_on_lost_is_logged_and_harms_no_other_lease(
-    wired: Wired, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_on_lost_is_logged_and_harms_no_other_lease(wired: Wired, caplog: pytest.LogCaptureFixture) -> None:
     backend, _ = wired
 
     def fail(error: LeaseLost) -> None:

@@ -35,9 +35,7 @@ def scratch_database(django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
 def test_the_migrations_can_be_taken_back_and_applied_again(scratch_database: str) -> None:
     def objects() -> set[str]:
         with connections[scratch_database].cursor() as cursor:
-            cursor.execute(
-                "SELECT relname FROM pg_class WHERE relname LIKE 'aegis_locks%' AND relkind IN ('r', 'S')"
-            )
+            cursor.execute("SELECT relname FROM pg_class WHERE relname LIKE 'aegis_locks%' AND relkind IN ('r', 'S')")
             return {name for (name,) in cursor.fetchall()}
 
     everything = {"aegis_locks_lease", "aegis_locks_claim", "aegis_locks_fence", "aegis_locks_token"}

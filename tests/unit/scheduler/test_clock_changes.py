@@ -51,12 +51,8 @@ def parts(size: int, likely: int) -> st.SearchStrategy[Part]:
         st.just(Part("*", frozenset(range(size)))),
         st.sampled_from([2, 5, 7, 10, 30]).map(lambda n: Part(f"*/{n}", frozenset(range(0, size, n)))),
         value.map(lambda v: Part(str(v), frozenset({v}))),
-        st.sets(value, min_size=2, max_size=4).map(
-            lambda vs: Part(",".join(map(str, sorted(vs))), frozenset(vs))
-        ),
-        st.tuples(value, value).map(
-            lambda ab: Part(f"{min(ab)}-{max(ab)}", frozenset(range(min(ab), max(ab) + 1)))
-        ),
+        st.sets(value, min_size=2, max_size=4).map(lambda vs: Part(",".join(map(str, sorted(vs))), frozenset(vs))),
+        st.tuples(value, value).map(lambda ab: Part(f"{min(ab)}-{max(ab)}", frozenset(range(min(ab), max(ab) + 1)))),
     )
 
 
@@ -99,9 +95,7 @@ def instant_of(wall: datetime, zone: ZoneInfo) -> datetime:
 @settings(max_examples=60, deadline=None)
 @pytest.mark.parametrize(("zone", "day"), DAYS)
 @given(minute=parts(60, 60), hour=HOURS, moments=st.lists(st.integers(0, 2 * DAY), min_size=1, max_size=30))
-def test_next_is_the_least_later_fire_time(
-    zone: str, day: str, minute: Part, hour: Part, moments: list[int]
-) -> None:
+def test_next_is_the_least_later_fire_time(zone: str, day: str, minute: Part, hour: Part, moments: list[int]) -> None:
     low = datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(hours=12)
     expected = fire_times_by_trying(minute, hour, zone, low)
     recurrence = cron(f"{minute.text} {hour.text} * * *", zone)
@@ -117,13 +111,9 @@ def test_activation_inside_the_repeated_hour_never_answers_with_the_past() -> No
     """New York, 1 November 2026: 01:30 came at 05:30Z; cronsim alone, asked at 06:00Z, says 05:30Z."""
     activated = datetime(2026, 11, 1, 6, tzinfo=UTC)
     local = activated.astimezone(ZoneInfo("America/New_York"))
-    assert next(CronSim("30 1 * * *", local)).astimezone(UTC) < activated, (
-        "cronsim has changed: the guard may go"
-    )
+    assert next(CronSim("30 1 * * *", local)).astimezone(UTC) < activated, "cronsim has changed: the guard may go"
 
-    assert cron("30 1 * * *", "America/New_York").next_after(activated) == datetime(
-        2026, 11, 2, 6, 30, tzinfo=UTC
-    )
+    assert cron("30 1 * * *", "America/New_York").next_after(activated) == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
 
 
 def test_half_hour_change_does_not_move_the_rest_of_the_day() -> None:

@@ -160,9 +160,7 @@ def test_shared_stretches_for_drawing() -> None:
 
 
 def test_ledger_counts_in_the_same_way() -> None:
-    assert (
-        ledger_overlaps([("a", t(0), t(9)), ("a", t(1), t(2)), ("a", t(3), t(12)), ("a", t(10), t(11))]) == 3
-    )
+    assert ledger_overlaps([("a", t(0), t(9)), ("a", t(1), t(2)), ("a", t(3), t(12)), ("a", t(10), t(11))]) == 3
     assert ledger_overlaps([("a", t(0), t(9)), ("b", t(1), t(2)), ("a", t(9), t(10)), ("a", t(5), t(5))]) == 0
     assert ledger_duplicates([(1, "settle"), (1, "settle"), (2, "settle"), (1, "settle")]) == 2
 

@@ -68,10 +68,7 @@ def test_either_day_is_or() -> None:
         "Day of month and day of week are combined with OR, as in crontab(5): this fires on every 13th "
         "and on every Friday. (Celery's crontab means AND.)"
     )
-    assert (
-        "on every 1st and every 22nd and on every Monday and every Sunday."
-        in messages("0 0 1,22 * MON,SUN")[0]
-    )
+    assert "on every 1st and every 22nd and on every Monday and every Sunday." in messages("0 0 1,22 * MON,SUN")[0]
     assert messages("0 0 */2 * 5")[0].startswith("*/2 restarts every month"), "a star makes it AND"
 
 

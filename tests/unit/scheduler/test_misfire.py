@@ -27,11 +27,7 @@ def due(minute: int, *, late: bool = False) -> Planned:
 
 
 def skipped(first: int, through: int) -> tuple[SkippedStretch]:
-    return (
-        SkippedStretch(
-            first=NOON + first * MINUTE, through=NOON + through * MINUTE, count=through - first + 1
-        ),
-    )
+    return (SkippedStretch(first=NOON + first * MINUTE, through=NOON + through * MINUTE, count=through - first + 1),)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -58,9 +54,7 @@ def test_skip() -> None:
     assert decided("skip", 20.25) == Decision(
         ticks=(due(20),), skipped=skipped(1, 19), next_fire_at=NOON + 21 * MINUTE
     )
-    assert decided("skip", 20.75) == Decision(
-        ticks=(), skipped=skipped(1, 20), next_fire_at=NOON + 21 * MINUTE
-    )
+    assert decided("skip", 20.75) == Decision(ticks=(), skipped=skipped(1, 20), next_fire_at=NOON + 21 * MINUTE)
 
 
 def test_fire_once_catches_up_the_latest_under_its_own_name() -> None:
@@ -114,9 +108,7 @@ def test_a_limit_leaves_the_rest_to_the_next_pass() -> None:
 
 def test_one_instant_can_be_missed_too() -> None:
     instant = once(NOON + MINUTE)
-    assert decided("fire_once", 3, instant) == Decision(
-        ticks=(due(1, late=True),), skipped=(), next_fire_at=None
-    )
+    assert decided("fire_once", 3, instant) == Decision(ticks=(due(1, late=True),), skipped=(), next_fire_at=None)
     assert decided("skip", 3, instant) == Decision(ticks=(), skipped=skipped(1, 1), next_fire_at=None)
 
 

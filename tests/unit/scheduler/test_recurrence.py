@@ -94,9 +94,7 @@ INSTANTS = st.integers(0, 10**11).map(lambda micro: NOON + timedelta(microsecond
 
 @settings(deadline=None)
 @given(recurrence=RECURRENCES, after=INSTANTS, length=st.integers(0, 10**10))
-def test_stretch_count_and_last_agree_with_next_after(
-    recurrence: Recurrence, after: datetime, length: int
-) -> None:
+def test_stretch_count_and_last_agree_with_next_after(recurrence: Recurrence, after: datetime, length: int) -> None:
     until = after + timedelta(microseconds=length)
     expected, t = [], after
     while (t := recurrence.next_after(t)) is not None and t <= until:
