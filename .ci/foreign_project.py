@@ -12,7 +12,6 @@ settings.configure(
     SECRET_KEY="only for this check",  # noqa: S106
     DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}},
     LOCKS={"default": {"BACKEND": "locks.backends.database.DatabaseLeaseBackend", "TTL": 10}},
-    AEGIS={"BEAT_LOCK": "default"},
     CELERY_BEAT_SCHEDULER="scheduler.beat:CatalogScheduler",
     INSTALLED_APPS=[
         "scheduler",

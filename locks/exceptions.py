@@ -28,11 +28,11 @@ def _rebuild(kind: type[LockError], message: str, name: str, alias: str) -> Lock
     return kind(message, name=name, alias=alias)
 
 
-class LockNotAcquired(LockError):  # noqa: N818
+class LockNotAcquired(LockError):
     """The name is known to be held by another. Raised by ``exclusive()`` only; backends return ``None``."""
 
 
-class LockUnavailable(LockError):  # noqa: N818
+class LockUnavailable(LockError):
     """The store could not say: time-out, refused connection, no quorum, a late reply. ``__cause__`` is kept.
 
     Unknown is neither "free" nor "busy". The request may have taken effect, so whoever asked gives its
@@ -40,11 +40,11 @@ class LockUnavailable(LockError):  # noqa: N818
     """
 
 
-class LeaseLost(LockError):  # noqa: N818
+class LeaseLost(LockError):
     """The lease was ours and is not any more: expired, taken over, force released, or no longer trusted."""
 
 
-class StaleToken(LockError):  # noqa: N818
+class StaleToken(LockError):
     """A later holder has raised the fence: this fencing token may not write any more."""
 
 

@@ -16,7 +16,8 @@ from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError
 
 from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_backends
-from scheduler.conf import conf
+from locks.clock import boottime
+from scheduler.conf import beat_lock, conf
 from scheduler.presence import Presence
 from scheduler.ticker import Ticker
 
@@ -109,7 +110,9 @@ class CatalogScheduler(DatabaseScheduler):
     def _hold_lease(self) -> bool:
         """Whether this beat may fire ordinary rows now. No answer means no."""
         try:
-            backend = lock_backends[conf("BEAT_LOCK")]
+            backend = lock_backends[beat_lock() or ""]
+            if self._lease is not None and boottime() < self._lease.trusted_until - conf("BEAT_TTL") / 2:
+                return True
             if self._lease is not None:
                 self._lease = backend.renew(self._lease, ttl=conf("BEAT_TTL"))
                 return True
@@ -125,11 +128,15 @@ class CatalogScheduler(DatabaseScheduler):
         return self._lease is not None
 
     def _read_rows_anew(self) -> None:
-        """Forget what was read while another beat fired the rows: its last runs are newer than ours."""
+        """Forget what was read while another beat fired the rows: its last runs are newer than ours.
+
+        The heap is made of the rows that are read then. It must not be made once more after the first row was
+        fired: the entries that were read keep the last run from before, and the row would fire twice.
+        """
         self._schedule = None
         self._initial_read = True
         self._heap = None
-        self._heap_invalidated = True
+        self._heap_invalidated = False
 
     def _give_back(self, lease: Lease) -> None:
         try:

@@ -10,7 +10,7 @@ from django.core.checks import Warning as CheckWarning
 from django.core.checks import register as register_check
 
 from locks import lock_backends
-from scheduler.conf import conf, unknown_keys
+from scheduler.conf import beat_lock, conf, unknown_keys
 
 SCHEDULER = "scheduler.beat:CatalogScheduler"
 
@@ -40,11 +40,12 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
                 id="aegis.scheduler.E002",
             )
         )
-    if conf("BEAT_LOCK") not in lock_backends.aliases():
+    if beat_lock() not in lock_backends.aliases():
         found.append(
             Error(
-                f"AEGIS['BEAT_LOCK'] names {conf('BEAT_LOCK')!r}, which LOCKS does not define.",
-                hint=f"Choose one of: {', '.join(sorted(lock_backends.aliases()))}.",
+                f"AEGIS['BEAT_LOCK'] is {conf('BEAT_LOCK')!r} and LOCKS defines "
+                f"{', '.join(sorted(lock_backends.aliases())) or 'nothing'}: no beat could fire ordinary rows.",
+                hint="Name an alias whose leases exclude and are renewed, such as a DatabaseLeaseBackend.",
                 id="aegis.scheduler.E003",
             )
         )

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.conf import settings
 
+from locks import lock_backends
+
 DEFAULTS: dict[str, Any] = {
     # Longest wait between two passes of a beat.
     "PASS_INTERVAL": 1.0,
@@ -22,8 +24,9 @@ DEFAULTS: dict[str, Any] = {
     "SILENCE_GRACE": 6.0,
     # How long a worker tries to store the end of a body while the database is away.
     "FINISH_PATIENCE": 60.0,
-    # The alias whose lease lets one beat at a time fire ordinary django-celery-beat rows.
-    "BEAT_LOCK": "database",
+    # The alias whose lease lets one beat at a time fire ordinary django-celery-beat rows. None: ``default`` where
+    # LOCKS has it, else the first alias whose leases exclude and are renewed.
+    "BEAT_LOCK": None,
     # TTL of that lease.
     "BEAT_TTL": 10.0,
     # Socket time-out of one publication.
@@ -36,6 +39,16 @@ DEFAULTS: dict[str, Any] = {
 def conf(key: str) -> Any:
     """The value of one key of the AEGIS setting. Raises ``KeyError`` for a key that does not exist."""
     return getattr(settings, "AEGIS", {}).get(key, DEFAULTS[key])
+
+
+def beat_lock() -> str | None:
+    """The alias that guards ordinary rows; None where LOCKS has no strategy that can."""
+    named: str | None = conf("BEAT_LOCK")
+    aliases = lock_backends.aliases()
+    if named is not None or "default" in aliases:
+        return named or "default"
+    fit = (alias for alias in aliases if lock_backends[alias].exclusive and lock_backends[alias].renewable)
+    return next(fit, None)
 
 
 def unknown_keys() -> list[str]:

@@ -24,7 +24,7 @@ _TITLES = {
 }
 
 
-class InvalidRecurrence(ValueError):  # noqa: N818 - says what it is
+class InvalidRecurrence(ValueError):
     """A recurrence that cannot be. ``field`` is an argument of ``Recurrence``; ``message`` has the remedy."""
 
     def __init__(self, field: str, message: str) -> None:

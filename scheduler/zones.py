@@ -21,7 +21,7 @@ _NOT_ZONES = ("posix/", "right/")
 _HOST_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 
 
-class UnknownZone(ValueError):  # noqa: N818 - says what it is
+class UnknownZone(ValueError):
     """No such time zone. ``suggestion`` is the closest name, or empty."""
 
     def __init__(self, name: str) -> None:

@@ -7,5 +7,5 @@ class EmbeddedError(Exception):
     """A service could not be started, stopped or found. The message says what to do about it."""
 
 
-class FolderInUse(EmbeddedError):  # noqa: N818 - says what is the case
+class FolderInUse(EmbeddedError):
     """Another process runs services in this folder."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from typing import Any
 
 from scheduler.charts.bins import Grid, Zoom, binned_lane, binned_meetings
 from scheduler.charts.lanes import BAR, PAD, Lane, LaneRows, MeetingMark, drawn_lane, meeting_marks
@@ -49,13 +50,21 @@ class Timeline:
     meetings: tuple[MeetingMark, ...]
     meetings_y: float
     now_x: float | None
-    now_label: bool
     ticks: tuple[AxisTick, ...]
     markers: tuple[MarkerLine, ...]
     legend: tuple[Look, ...]
     sign_legend: tuple[Look, ...]
-    waits: bool
     table: Table
+
+    @property
+    def now_label(self) -> bool:
+        """Whether the word "now" has room beside its line."""
+        return self.now_x is not None and self.now_x <= self.plot.x + self.plot.width - 30
+
+    @property
+    def waits(self) -> bool:
+        """Whether any bar shows the wait before its body."""
+        return any(bar.wait_x is not None for lane in self.lanes for bar in lane.bars)
 
     @property
     def bar_height(self) -> int:
@@ -91,41 +100,64 @@ def timeline(
     without an end run to ``now``. Above ``most_marks`` each lane is merged into cells of a round length,
     above ``most_lanes`` the rest is left out; the note says both.
     """
-    spans = sorted((s for s in spans if _in(window, s.start, s.end or now)), key=lambda s: s.start)
-    refusals = sorted((r for r in refusals if window.start <= r.at < window.end), key=lambda r: r.at)
-    meetings = sorted((m for m in meetings if _in(window, m.start, m.end or now)), key=lambda m: m.start)
-    named = _lane_names(workers, spans, refusals)
-    shown = named[:most_lanes]
+    facts = _Facts.inside(window, now, spans, refusals, meetings)
+    named = _lane_names(workers, facts.spans, facts.refusals)
     scale = TimeScale(window=window, left=_LEFT, right=width - _RIGHT)
     words = Words(zone=zone, window=window, now=now)
-    rows = _by_worker(shown, spans, refusals)
-    step = _cell_seconds(scale, rows, meetings, most_marks)
-    grid = Grid(step=step, scale=scale, words=words, zoom=zoom)
-    lanes = _lanes(rows, grid)
+    rows = _by_worker(named[:most_lanes], facts.spans, facts.refusals)
+    grid = Grid(step=_cell_seconds(scale, rows, facts.meetings, most_marks), scale=scale, words=words, zoom=zoom)
+    frame = {"id": id, "title": title, "width": width, "ticks": time_ticks(scale, zone)}
+    lines = marker_lines(tuple(markers), scale, zone)
+    return _drawn(facts, named, named[:most_lanes], grid, _lanes(rows, grid), markers=lines, **frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a window shows, in the order of time."""
+
+    spans: list[Span]
+    refusals: list[Refusal]
+    meetings: list[Meeting]
+
+    @classmethod
+    def inside(
+        cls,
+        window: Window,
+        now: datetime | None,
+        spans: Sequence[Span],
+        refusals: Sequence[Refusal],
+        meetings: Sequence[Meeting],
+    ) -> _Facts:
+        return cls(
+            sorted((s for s in spans if _in(window, s.start, s.end or now)), key=lambda s: s.start),
+            sorted((r for r in refusals if window.start <= r.at < window.end), key=lambda r: r.at),
+            sorted((m for m in meetings if _in(window, m.start, m.end or now)), key=lambda m: m.start),
+        )
+
+
+def _drawn(
+    facts: _Facts, named: list[str], shown: list[str], grid: Grid, lanes: tuple[Lane, ...], **frame: Any
+) -> Timeline:
+    """Lanes and what lies around them: overlaps below, the line of now, legend and table."""
+    words, scale, window = grid.words, grid.scale, grid.words.window
     top = lanes[-1].bottom if lanes else float(_TOP)
-    marks = binned_meetings(grid, meetings) if step else meeting_marks(meetings, scale, words)
-    signs = tuple(refusal(kind) for kind in dict.fromkeys(sign.kind for sign in refusals))
-    now_x = scale.x(now) if now and window.start <= now < window.end else None
+    marks = binned_meetings(grid, facts.meetings) if grid.step else meeting_marks(facts.meetings, scale, words)
+    signs = tuple(refusal(kind) for kind in dict.fromkeys(sign.kind for sign in facts.refusals))
     bottom = round(top + (PAD + BAR + PAD if marks else 0), 1)
+    binned, title = bool(grid.step), frame["title"]
     return Timeline(
-        id=id,
-        title=title,
-        summary=_summary(len(named), spans, refusals, meetings, window, zone),
-        note=_note(step, len(named), len(shown), len(spans) + len(refusals)),
-        width=width,
+        summary=_summary(len(named), facts.spans, facts.refusals, facts.meetings, window, words.zone),
+        note=_note(grid.step, len(named), len(shown), len(facts.spans) + len(facts.refusals)),
         height=int(bottom + _BOTTOM),
-        plot=Box(x=_LEFT, y=_TOP, width=width - _LEFT - _RIGHT, height=round(bottom - _TOP, 1)),
+        plot=Box(x=_LEFT, y=_TOP, width=frame["width"] - _LEFT - _RIGHT, height=round(bottom - _TOP, 1)),
         lanes=lanes,
         meetings=marks,
         meetings_y=round(top + PAD, 1),
-        now_x=now_x,
-        now_label=now_x is not None and now_x <= scale.right - 30,
-        ticks=time_ticks(scale, zone),
-        markers=marker_lines(tuple(markers), scale, zone),
-        legend=_legend(spans, meetings) + (signs if step else ()),
-        sign_legend=() if step else signs,
-        waits=any(bar.wait_x is not None for lane in lanes for bar in lane.bars),
-        table=binned_table(title, lanes) if step else span_table(title, shown, spans, refusals, words),
+        now_x=scale.x(words.now) if words.now and window.start <= words.now < window.end else None,
+        legend=_legend(facts.spans, facts.meetings) + (signs if binned else ()),
+        sign_legend=() if binned else signs,
+        table=binned_table(title, lanes) if binned else span_table(title, shown, facts.spans, facts.refusals, words),
+        **frame,
     )
 
 
