@@ -61,7 +61,8 @@ def report(given: Mapping[str, str]) -> Report:
     ticks, cut = rows.ticks_in(window, schedule_id)
     if cut:
         window = Window(start=ticks[-1].fire_time, end=now)
-    bodies, complete_from = rows.bodies_in(window)
+    names = None if schedule_id is None else {tick.lock_name for tick in ticks}
+    bodies, complete_from = rows.bodies_in(window, names)
     if complete_from is not None and window.start < complete_from < now:
         window = Window(start=complete_from, end=now)
         ticks = [tick for tick in ticks if tick.fire_time >= complete_from]

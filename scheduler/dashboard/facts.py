@@ -21,6 +21,7 @@ class TickRow(NamedTuple):
     fire_time: datetime
     state: str
     outcome: str
+    lock_name: str
     strategy: str
     guarded: bool
     missed: int

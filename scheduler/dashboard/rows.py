@@ -17,8 +17,9 @@ from scheduler.dashboard.facts import RefusedRow, TickRow
 from scheduler.models import Execution, ScheduleChange, Tick
 from scheduler.states import ExecutionState
 
-MOST_TICKS = 20_000
-MOST_BODIES = 20_000
+# What a page reads within about half a second.
+MOST_TICKS = 10_000
+MOST_BODIES = 10_000
 MOST_MARKERS = 50
 # A body that began longer before the window than this, and has ended, is not looked for inside it.
 LOOKBACK = timedelta(hours=1)
@@ -32,7 +33,7 @@ def _ticks(window: Window, schedule_id: int | None) -> QuerySet[Tick]:
 def ticks_in(window: Window, schedule_id: int | None = None) -> tuple[list[TickRow], bool]:
     """The newest ticks of the window, newest first, and whether older ones were left out."""
     rows = _ticks(window, schedule_id).order_by("-fire_time", "-id").values_list(
-        "id", "schedule_id", "schedule_name", "task", "fire_time", "state", "outcome", "lock_alias",
+        "id", "schedule_id", "schedule_name", "task", "fire_time", "state", "outcome", "lock_name", "lock_alias",
         "once_per_tick", "missed_count",
     )[: MOST_TICKS + 1]  # fmt: skip
     found = [TickRow(*row) for row in rows]

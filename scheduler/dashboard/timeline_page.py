@@ -127,8 +127,10 @@ def context(found: Report, data: str) -> dict[str, Any]:
     zone = timezone.get_current_timezone()
     here = {"from": window.start, "to": window.end}
 
+    base = params.url(selected=None, **here)
+
     def select(number: int) -> str:
-        return params.url("", "selected", **here, selected=number)
+        return f"{base}&selected={number}#selected"
 
     def zoom(start: datetime, end: datetime) -> str:
         return params.url(**{"from": start, "to": end, "selected": None})

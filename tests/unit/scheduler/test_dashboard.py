@@ -26,7 +26,7 @@ def at(seconds: float) -> datetime:
 def tick(number: int, outcome: str = "executed", **changes: object) -> TickRow:
     row = TickRow(
         id=number, schedule_id=1, schedule="report", task="t", fire_time=at(number), state="closed", outcome=outcome,
-        strategy="redis", guarded=True, missed=0,
+        lock_name="report", strategy="redis", guarded=True, missed=0,
     )  # fmt: skip
     return row._replace(**changes)
 
