@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from locks.clock import boottime
 from scheduler.context import RunContext
 from scheduler.error_text import describe
 from scheduler.states import ExecutionState
+
+# Exit status of a forked child that left the body.
+LEFT_BY_A_FORK = 70
 
 Body = Callable[[RunContext], Any]
 
@@ -49,9 +53,9 @@ def enter(body: Body, context: RunContext) -> Returned:
     Nothing is raised: Celery's control flow, errors and even ``SystemExit`` (a hard time limit, a cold shutdown)
     come back as a value, so that finish and release follow; the caller raises them again afterwards.
     """
-    began = boottime()
+    began, process = boottime(), os.getpid()
     try:
-        value = body(context)
+        value = _leave_forks(process, body, context)
     except RetryLater as retry:
         return _ended(began, retry, ExecutionState.RETRIED, countdown=retry.countdown)
     except LeaseLost as lost:
@@ -63,6 +67,19 @@ def enter(body: Body, context: RunContext) -> Returned:
     except BaseException as failure:  # not only Exception: SystemExit must be recorded too
         return _ended(began, failure, ExecutionState.FAILED)
     return Returned(state=ExecutionState.EXECUTED, ran=boottime() - began, value=value)
+
+
+def _leave_forks(process: int, body: Body, context: RunContext) -> Any:
+    """Call the body. A child that it forked and that comes back out of it, by an exception or a return, ends here.
+
+    It is a copy of the runner: going on, it would end its parent's execution and give its lease back, while the
+    parent is still inside.
+    """
+    try:
+        return body(context)
+    finally:
+        if os.getpid() != process:
+            os._exit(LEFT_BY_A_FORK)
 
 
 def _ended(
