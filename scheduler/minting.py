@@ -18,6 +18,7 @@ from locks import InvalidLockBackend, lock_backends
 from scheduler.conf import conf
 from scheduler.misfire import Decision, decide
 from scheduler.models import LockName, Schedule, Tick
+from scheduler.models.schedule import Misfire
 from scheduler.statements import dispatch
 from scheduler.states import TickOutcome, TickState
 
@@ -100,15 +101,21 @@ def _take(schedule: Schedule, alias: str, now: datetime) -> list[Tick]:
 
 
 def _decide(schedule: Schedule, now: datetime) -> Decision:
-    """The policy's answer for one row."""
+    """The policy's answer for one row: what has just come due fires, and of what is older at most one, or all.
+
+    "Skip" still starts the latest fire time that is within its grace: a start may be late by that much. Without
+    the bound on what is on time, a restart of the only beat would let a whole grace full of ticks loose at once.
+    """
     lock_backends[schedule.lock.alias_wanted]
+    grace = schedule.misfire_grace
+    window = grace if schedule.misfire == Misfire.SKIP else max(grace, schedule.catch_up_window)
     return decide(
         schedule.recurrence(),
         after=_boundary(schedule),
         now=now,
-        policy=schedule.misfire,
-        grace=schedule.misfire_grace,
-        catch_up_window=schedule.catch_up_window,
+        policy=Misfire.FIRE_ALL if schedule.misfire == Misfire.FIRE_ALL else Misfire.FIRE_ONCE,
+        grace=min(grace, conf("ON_TIME")),
+        catch_up_window=window,
         limit=MAX_TICKS,
     )
 
@@ -134,7 +141,7 @@ def _ticks(schedule: Schedule, decision: Decision, alias: str, now: datetime) ->
         tick = _stamped(schedule, alias, stretch.first)
         tick.deadline = tick.dispatch_at = tick.closed_at = now
         tick.state, tick.outcome = TickState.MISFIRED, TickOutcome.MISFIRED
-        tick.reason = f"no beat stored it within its grace; misfire policy: {schedule.get_misfire_display().lower()}"
+        tick.reason = f"no beat stored it in time; misfire policy: {schedule.get_misfire_display().lower()}"
         tick.through, tick.missed_count = stretch.through, stretch.count
         ticks.append(tick)
     return ticks

@@ -28,7 +28,7 @@ def tiles(total: Tally, url: str = "") -> tuple[Tile, ...]:
     """Collisions, what was prevented, how the ticks ended; ``url`` shows the newest collision."""
     return (
         _collision("Overlaps, proven", OVERLAP, "two or more were inside at once", total, url),
-        _collision("Overlaps, possible", POSSIBLE, "too close together to tell", total, url),
+        _collision("Overlaps, possible", POSSIBLE, "the stamps do not prove it", total, url),
         _collision("Duplicates", DUPLICATE, "the same tick ran again", total, url),
         _prevented(total),
         _ran_once(total),

@@ -204,7 +204,7 @@ class Migration(migrations.Migration):
                     "misfire",
                     models.CharField(
                         choices=[
-                            ("skip", "Skip them"),
+                            ("skip", "Skip those older than the grace"),
                             ("fire_once", "Fire the latest one"),
                             ("fire_all", "Fire all of them"),
                         ],

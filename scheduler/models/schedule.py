@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Misfire(models.TextChoices):
     """What happens to fire times that passed while nobody could store them."""
 
-    SKIP = "skip", "Skip them"
+    SKIP = "skip", "Skip those older than the grace"
     FIRE_ONCE = "fire_once", "Fire the latest one"
     FIRE_ALL = "fire_all", "Fire all of them"
 

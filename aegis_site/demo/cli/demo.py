@@ -70,8 +70,10 @@ def run(
 
 def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
     try:
-        _prepare(console)
+        _prepare()
         _start(fleet, console)
+        schedules = seed(set(lock_backends.aliases()))  # not before: a beat would find fire times that have passed
+        console.print(f"{len(schedules)} schedules, every 2 s, each delivered to every worker")
         fleet.start_beats()
         began = time.monotonic()
         with _ending_on_ctrl_c(console):
@@ -83,14 +85,10 @@ def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
         fleet.stop()
 
 
-def _prepare(console: Console) -> None:
-    """Tables and schedules; the nodes of a quorum begin their quarantine while the rest starts."""
+def _prepare() -> None:
+    """Tables; the nodes of a quorum begin their quarantine while the rest starts."""
     call_command("migrate", verbosity=0, interactive=False)
     _seconds_until_all_grant()
-    schedules = seed(set(lock_backends.aliases()))
-    console.print(
-        f"{len(schedules)} schedules, strategies: {', '.join(sorted({s.lock.alias_wanted for s in schedules}))}"
-    )
 
 
 def _start(fleet: Fleet, console: Console) -> None:
