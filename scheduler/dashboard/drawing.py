@@ -16,8 +16,12 @@ Select = Callable[[int], str]
 def spans(
     tries: Sequence[TryRow], bodies: Collection[Body], repeated: Collection[Duplicate], select: Select
 ) -> list[Span]:
-    """A bar for each try that started, with the stretches in which another was inside."""
-    met, again = shared(bodies), {duplicate.execution_id for duplicate in repeated}
+    """A bar for each try that started, with the stretches in which another was inside.
+
+    None of the bodies of a tick that ran more than once "ran once".
+    """
+    met = shared(bodies)
+    again = {number for duplicate in repeated for number in (duplicate.execution_id, duplicate.beside)}
     return [
         Span(
             worker=row.worker,

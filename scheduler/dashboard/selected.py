@@ -95,12 +95,11 @@ def _duplicates_of(number: int, repeated: Sequence[Duplicate]) -> list[Duplicate
 
 
 def _overlap(overlap: Overlap, rows: Mapping[int, TryRow]) -> str:
-    until = "and it goes on" if overlap.end is None else f"until {_clock(overlap.end)}"
-    were = "was" if len(overlap.others) == 1 else "were"
+    until = "on" if overlap.end is None else f"to {_clock(overlap.end)}"
     certainty = "proven" if overlap.proven else "possible"
     return (
-        f"Overlap, {certainty}: {_name(overlap.execution_id, rows)} began at {_clock(overlap.start)} while "
-        f"{_names(overlap.others, rows)} {were} inside, {until}. "
+        f"Overlap, {certainty}: {_name(overlap.execution_id, rows)} was inside together with "
+        f"{_names(overlap.others, rows)} from {_clock(overlap.start)} {until}. "
         f"Cause: {overlap.cause.value}; {_CAUSES[overlap.cause]}."
     )
 

@@ -283,8 +283,10 @@ def test_an_overlap_names_its_parties_and_its_cause(page: Callable[..., str]) ->
     starts = {(float(rect.get("x", 0)), float(rect.get("width", 0))) for rect in hatched}
     assert len(hatched) == 3, "both bars and the lane of overlaps"
     assert len(starts) == 1, "they lie below each other"
+    assert "baseline on worker1: duplicate, 11:59:30 to 11:59:40" in html
+    assert "invoices on worker1: ran once, 11:59:30 to 11:59:31" in html
     chosen = words(page("timeline", at=AT, selected=second.pk))
-    assert "worker2 began at 11:59:32.000 while worker1 was inside, until 11:59:39.000" in chosen
+    assert "worker2 was inside together with worker1 from 11:59:32.000 to 11:59:39.000" in chosen
     assert "Cause: no lock; this strategy excludes nothing" in chosen
     assert "Duplicate: worker2 ran the tick of worker1, attempt 1. Cause: tick guard off" in chosen
     assert "Overlap: baseline" in words(page("timeline", at=AT, selected=first.pk))
