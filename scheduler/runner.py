@@ -41,64 +41,87 @@ def run(delivery: Delivery, body: Body) -> Outcome:
 
     Raises ``LedgerUnavailable`` where the database cannot say what happened; no body is entered then.
     """
+    held = _acquire(delivery)
+    if isinstance(held, Outcome):
+        return held
+    try:
+        execution = _start(delivery, held)
+        if not execution.running:
+            return _unrun(delivery, execution)
+        with keep_alive(held.backend, held.lease) as kept, heartbeats(execution.id):
+            if _is_over(kept.lease):
+                return _give_back(delivery, execution)
+            returned = enter(body, RunContext.of(delivery, execution, kept))
+            return _finish(delivery, held, execution, returned, kept)
+    finally:
+        _release_quietly(held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The lease of this run, the backend that gave it, and how long that took."""
+
+    backend: Any
+    lease: Lease
+    acquire_ms: float
+
+
+def _acquire(delivery: Delivery) -> Held | Outcome:
+    """The lease, or the row that says why there is none. Unknown is blocked: neither free nor busy."""
+    asked, lease_id = boottime(), uuid4()
     try:
         backend = lock_backends[delivery.alias]
         backend.clean_ttl(delivery.ttl)
     except (InvalidLockBackend, ValueError) as unknown:
         return _unrun(delivery, ledger.blocked(delivery, unknown))
-    lease_id, asked = uuid4(), boottime()
     try:
         lease = backend.acquire(delivery.lock_name, ttl=delivery.ttl, lease_id=lease_id)
     except LockUnavailable as unknown:
         backend.withdraw(delivery.lock_name, lease_id=lease_id)
         return _unrun(delivery, ledger.blocked(delivery, unknown, acquire_ms=_ms_since(asked)))
-    acquire_ms = _ms_since(asked)
     if lease is None:
         failpoint("after-refusal")
-        return _unrun(delivery, ledger.refused(delivery, acquire_ms=acquire_ms))
-    try:
-        failpoint("after-acquire")
-        if boottime() >= lease.trusted_until:
-            return _unrun(
-                delivery,
-                ledger.blocked(delivery, "the lease ended before the start was sent", acquire_ms=acquire_ms),
-            )
-        execution = ledger.begin(delivery, lease, acquire_ms=acquire_ms, fenced=backend.exclusive)
-        failpoint("after-start")
-        return _carry(delivery, backend, lease, execution, body) if execution.running else _unrun(delivery, execution)
-    finally:
-        _release_quietly(backend, lease)
+        return _unrun(delivery, ledger.refused(delivery, acquire_ms=_ms_since(asked)))
+    return Held(backend=backend, lease=lease, acquire_ms=_ms_since(asked))
 
 
-def _carry(delivery: Delivery, backend: Any, lease: Lease, execution: Started, body: Body) -> Outcome:
-    """From a running execution to its end, while the lease is renewed and the process shows that it lives."""
-    with keep_alive(backend, lease) as kept, heartbeats(execution.id):
-        if boottime() >= kept.lease.trusted_until:
-            reason = "the lease ended before the body was entered"
-            ledger.end(execution, ExecutionState.LOST, began=False, reason=reason)
-            return Outcome(delivery=delivery, execution=execution, state=ExecutionState.LOST)
-        returned = enter(body, RunContext.of(delivery, execution, kept))
-        failpoint("after-body")
-        state, reason = _verdict(returned, backend, kept)
-        recorded = ledger.end_patiently(
-            execution,
-            state,
-            ran=returned.ran,
-            reason=reason,
-            error=returned.error,
-            countdown=returned.countdown,
-        )
-    return Outcome(
-        delivery=delivery,
-        execution=execution,
-        state=state if recorded else ExecutionState.LOST,
-        returned=returned,
+def _start(delivery: Delivery, held: Held) -> Started:
+    """Claim the tick and raise the fence, unless the lease is over already."""
+    failpoint("after-acquire")
+    if _is_over(held.lease):
+        reason = "the lease ended before the start was sent"
+        return ledger.blocked(delivery, reason, acquire_ms=held.acquire_ms)
+    execution = ledger.begin(delivery, held.lease, acquire_ms=held.acquire_ms, fenced=held.backend.exclusive)
+    failpoint("after-start")
+    return execution
+
+
+def _give_back(delivery: Delivery, execution: Started) -> Outcome:
+    """The lease ended between start and body: the attempt is not spent, the tick is delivered again."""
+    reason = "the lease ended before the body was entered"
+    ledger.end(execution, ExecutionState.LOST, began=False, reason=reason)
+    return Outcome(delivery=delivery, execution=execution, state=ExecutionState.LOST)
+
+
+def _finish(delivery: Delivery, held: Held, execution: Started, returned: Returned, kept: Any) -> Outcome:
+    """Store how the body ended; where the reaper was first, the run counts as lost."""
+    failpoint("after-body")
+    state, reason = _verdict(returned, held.backend, kept)
+    recorded = ledger.end_patiently(
+        execution, state, ran=returned.ran, reason=reason, error=returned.error, countdown=returned.countdown
     )
+    state = state if recorded else ExecutionState.LOST
+    return Outcome(delivery=delivery, execution=execution, state=state, returned=returned)
+
+
+def _is_over(lease: Lease) -> bool:
+    """Whether this process must no longer believe in the lease, whatever the store says."""
+    return boottime() >= lease.trusted_until
 
 
 def _verdict(returned: Returned, backend: Any, kept: Any) -> tuple[ExecutionState, str]:
     """A body that outlived its lease is lost, whatever it returned."""
-    if kept.lost or boottime() >= kept.lease.trusted_until:
+    if kept.lost or _is_over(kept.lease):
         return ExecutionState.LOST, "the lease ended before the body did"
     try:
         still_ours = backend.verify(kept.lease) if backend.verifies else True
@@ -109,14 +132,14 @@ def _verdict(returned: Returned, backend: Any, kept: Any) -> tuple[ExecutionStat
     return returned.state, returned.reason
 
 
-def _release_quietly(backend: Any, lease: Lease) -> None:
+def _release_quietly(held: Held) -> None:
     """Give the lease back; trouble is logged, never raised: it must not hide what the body returned."""
     try:
-        backend.release(lease)
+        held.backend.release(held.lease)
     except LockUnavailable as trouble:
         logger.warning(
-            "lock name %s was not released and is held until its TTL is over: %s", lease.name, trouble,
-            extra={"action": "release_failed", "lock_name": lease.name},
+            "lock name %s was not released and is held until its TTL is over: %s", held.lease.name, trouble,
+            extra={"action": "release_failed", "lock_name": held.lease.name},
         )  # fmt: skip
 
 
