@@ -345,3 +345,30 @@ def test_callers_of_one_name_do_not_starve_the_schedule_that_shares_it() -> None
         stop.set()
         for thread in threads:
             thread.join(30)
+
+
+def test_a_heartbeat_that_comes_while_the_store_is_asked_saves_the_execution() -> None:
+    """R4: the reaper's UPDATE compares the heartbeat that it has judged by."""
+    execution = dead_execution("database")
+
+    class Asking(Reaper):
+        def _may_hold(self, name: str, alias: str, lease_id: Any) -> bool:
+            assert ledger.beat_hearts([execution.pk]) == {execution.pk}
+            return super()._may_hold(name, alias, lease_id)
+
+    clock = Clock()
+    assert passes(Asking(clock), clock, 20) == 0
+    execution.refresh_from_db()
+    assert execution.state == "running"
+
+
+def test_without_the_guard_a_tick_given_back_is_not_closed_by_its_own_other_body() -> None:
+    """A body of the same tick is no evidence against it."""
+    tick = make_tick(make_schedule(alias="database", once_per_tick=False))
+
+    def body(context: RunContext) -> None:
+        Tick.objects.filter(pk=tick.pk).update(state=TickState.DISPATCHED)  # as a start that came too late does
+        assert in_a_thread(lambda: run(delivery_of(tick), nothing)).state is ExecutionState.PREVENTED
+        assert Tick.objects.get(pk=tick.pk).state == TickState.DISPATCHED
+
+    run(delivery_of(tick), body)
