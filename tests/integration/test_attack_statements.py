@@ -371,4 +371,14 @@ def test_without_the_guard_a_tick_given_back_is_not_closed_by_its_own_other_body
         assert in_a_thread(lambda: run(delivery_of(tick), nothing)).state is ExecutionState.PREVENTED
         assert Tick.objects.get(pk=tick.pk).state == TickState.DISPATCHED
 
-    run(delivery_of(tick), body)
+    assert run(delivery_of(tick), body).state is ExecutionState.EXECUTED
+
+
+def test_marking_as_dispatched_does_not_take_back_a_start() -> None:
+    tick = make_tick(due_schedule(alias="none"), queue=QUEUE, dispatch_at=database_now())
+    lease = lock_backends["none"].acquire(tick.lock_name)
+    assert lease is not None
+    fast = [lambda: ledger.begin(delivery_of(tick), lease, acquire_ms=0.0, fenced=False)]
+    with hooked("after-publish", lambda: fast.pop()() if fast else None):
+        Ticker()._redispatch()
+    assert Tick.objects.get(pk=tick.pk).state == TickState.STARTED
