@@ -11,8 +11,7 @@ from django import forms
 from django.utils import timezone
 
 from locks import lock_backends
-from scheduler.charts import Marker, Window, timeline
-from scheduler.charts.scale import window_words
+from scheduler.charts import Marker, Timeline, Window, timeline
 from scheduler.collisions import Body, Duplicate, Overlaps, duplicates, overlaps
 from scheduler.dashboard import rows, tries
 from scheduler.dashboard.drawing import meetings, refusals, spans
@@ -124,18 +123,7 @@ def _selected(
 def context(found: Report, data: str) -> dict[str, Any]:
     """What the template prints. ``data`` is the path of the JSON."""
     params, window = found.params, found.window
-    zone = timezone.get_current_timezone()
     here = {"from": window.start, "to": window.end}
-
-    base = params.url(selected=None, **here)
-
-    def select(number: int) -> str:
-        return f"{base}&selected={number}#selected"
-
-    def zoom(start: datetime, end: datetime) -> str:
-        return params.url(**{"from": start, "to": end, "selected": None})
-
-    by_id = {row.id: row for row in found.tries}
     return {
         "title": "Timeline",
         "header": found.header,
@@ -147,23 +135,37 @@ def context(found: Report, data: str) -> dict[str, Any]:
         "zoom": zoom_links(params, window),
         "frozen": found.now if params.given.get("at") and found.now != found.header.now else None,
         "live_url": params.url(at=None),
-        "when": window_words(window, zone),
-        "chart": timeline(
-            window=window,
-            workers=found.workers,
-            spans=spans(found.tries, found.bodies, found.repeated, select),
-            refusals=refusals(found.tries, select),
-            meetings=meetings(found.met, found.bodies, by_id, select),
-            markers=found.markers,
-            now=found.now,
-            zone=zone,
-            title="Executions by worker",
-            zoom=zoom,
-            width=WIDTH,
-        ),
+        "chart": _chart(found),
         "selected": found.selected,
         "data_url": params.url(data, **here),
     }
+
+
+def _chart(found: Report) -> Timeline:
+    """The marks, each with the page on which it is selected."""
+    params, window = found.params, found.window
+    base = params.url(selected=None, **{"from": window.start, "to": window.end})
+
+    def select(number: int) -> str:
+        return f"{base}&selected={number}#selected"
+
+    def zoom(start: datetime, end: datetime) -> str:
+        return params.url(**{"from": start, "to": end, "selected": None})
+
+    by_id = {row.id: row for row in found.tries}
+    return timeline(
+        window=window,
+        workers=found.workers,
+        spans=spans(found.tries, found.bodies, found.repeated, select),
+        refusals=refusals(found.tries, select),
+        meetings=meetings(found.met, found.bodies, by_id, select),
+        markers=found.markers,
+        now=found.now,
+        zone=timezone.get_current_timezone(),
+        title="Executions by worker",
+        zoom=zoom,
+        width=WIDTH,
+    )
 
 
 def as_json(found: Report) -> dict[str, Any]:
