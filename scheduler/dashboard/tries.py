@@ -67,6 +67,6 @@ def workers_in(window: Window) -> list[str]:
     """The names of the workers that were alive at some time of the window, also those that did nothing."""
     alive = Instance.objects.filter(
         kind=Instance.Kind.WORKER, started_at__lt=window.end, heartbeat_at__gte=window.start
-    ).exclude(stopped_at__lt=window.start)
+    )
     names = alive.order_by("name").values_list("name", flat=True).distinct()
     return list(names[:MOST_WORKERS])

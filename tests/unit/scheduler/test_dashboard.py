@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from scheduler.collisions import Body
 from scheduler.dashboard.bounds import none_of, upper_bound
@@ -168,6 +169,12 @@ def test_a_bad_instant_is_told_with_the_value_and_a_remedy(text: str) -> None:
     params = Params({"at": text})
     assert params.instant("at") is None
     assert params.problems == [f'at: "{text}" is not an instant; write it as 2027-03-27T12:00:00Z.']
+
+
+def test_an_instant_without_an_offset_is_local_time() -> None:
+    with timezone.override("Europe/Berlin"):
+        assert Params({"from": "2027-03-27T13:00"}).instant("from") == NOON
+        assert Params({"from": "2027-03-27T12:00Z"}).instant("from") == NOON
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "٣", "9" * 30])
