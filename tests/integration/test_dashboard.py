@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode
@@ -13,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -20,7 +23,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from scheduler.dashboard import rows, tries
-from scheduler.models import Execution, Instance, Schedule, ScheduleChange, Tick
+from scheduler.models import Dashboard, Execution, Instance, Schedule, ScheduleChange, Tick
 from tests.support.engine import database_now, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db
@@ -154,6 +157,17 @@ def test_the_index_links_to_both_pages_for_those_who_may_see_them(client: Client
     client.force_login(staff("viewer", "view_dashboard"))
     index = client.get("/admin/").content.decode()
     assert [link for link in links if f'href="{link}"' in index] == links
+
+
+def test_a_model_without_a_table_is_in_nobodys_way() -> None:
+    make_schedule("nightly")
+    kept = StringIO()
+    call_command("dumpdata", "aegis_scheduler", "--all", stdout=kept)
+    assert {row["model"] for row in json.loads(kept.getvalue())} == {
+        "aegis_scheduler.lockname",
+        "aegis_scheduler.schedule",
+    }
+    assert not Dashboard.objects.exists()
 
 
 # Form
