@@ -178,9 +178,10 @@ def _sentence(tally: Tally) -> str:
     """What a strip shows."""
     if not tally.collided:
         return f"{none_of(tally.ticks)} collided."
-    words = {OVERLAP: "overlaps proven", POSSIBLE: "overlaps possible", DUPLICATE: "duplicates"}
-    counts = ", ".join(f"{tally.too_many[w]:,} {name}" for w, name in words.items() if tally.too_many[w])
-    return f"{tally.collided:,} of {tally.ticks:,} ticks collided: {counts}."
+    words = {OVERLAP: "proven overlap", POSSIBLE: "possible overlap", DUPLICATE: "duplicate"}
+    counts = [(tally.too_many[word], name) for word, name in words.items()]
+    told = ", ".join(f"{number:,} {name}{'' if number == 1 else 's'}" for number, name in counts if number)
+    return f"{tally.collided:,} of {tally.ticks:,} ticks collided: {told}."
 
 
 def as_json(found: Report) -> dict[str, Any]:

@@ -223,7 +223,7 @@ def test_the_figures_agree_in_tiles_chart_table_and_data(
     assert "Overlaps, possible 0 0 of 2 ticks (95 % bound 85 %)" in html
     assert "Second runs prevented 2 1 by a lock, 1 by the tick guard" in html
     assert "2 ticks: 1 ran once, 1 overlap." in html
-    assert "none, tick guard off 1 of 1 ticks collided: 1 overlaps proven, 1 duplicates." in html
+    assert "none, tick guard off 1 of 1 ticks collided: 1 proven overlap, 1 duplicate." in html
     assert "redis 0 of 1 ticks (95 % bound 98 %) collided." in html
     found = data("dashboard", at=AT)
     assert found["total"]["outcomes"] == {"executed": 1, "overlap": 1}
