@@ -85,7 +85,7 @@ if STORES.redlock_urls:
 CELERY_BROKER_URL = STORES.broker_url
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Without time-outs a broker that swallows packets would hang a publish, and with it a whole beat pass.
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 3, "socket_timeout": 10}
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 3, "socket_timeout": 3}
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"

@@ -52,6 +52,7 @@ class CatalogScheduler(DatabaseScheduler):
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
+        self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")
         # An ordinary row's last run is stored after each run: another beat may take over at any moment. Set
@@ -93,7 +94,7 @@ class CatalogScheduler(DatabaseScheduler):
 
     def _ordinary(self, *args: Any, **kwargs: Any) -> float:
         try:
-            if self._hold_lease():
+            if boottime() >= self._ordinary_from and self._hold_lease():
                 return float(super().tick(*args, **kwargs))
         except DatabaseError as trouble:
             logger.warning("ordinary rows left out of this pass: %s", type(trouble).__name__)
@@ -101,6 +102,7 @@ class CatalogScheduler(DatabaseScheduler):
         except OperationalError as trouble:
             logger.warning("ordinary rows wait for the broker: %s", type(trouble).__name__)
             self._read_rows_anew()  # the row that was taken off to be sent is due again
+            self._ordinary_from = boottime() + conf("BROKER_PAUSE")
         return float(conf("PASS_INTERVAL"))
 
     def _ensure_connected(self) -> Any:

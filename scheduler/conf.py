@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from locks import lock_backends
+from locks import InvalidLockBackend, lock_backends
 
 DEFAULTS: dict[str, Any] = {
     # Longest wait between two passes of a beat.
@@ -33,6 +33,8 @@ DEFAULTS: dict[str, Any] = {
     "BEAT_TTL": 10.0,
     # Socket time-out of one publication.
     "PUBLISH_TIMEOUT": 3.0,
+    # After a failure of the broker a beat publishes nothing for this long, so that ticks go on being stored.
+    "BROKER_PAUSE": 5.0,
     # The broadcast queue for delivery to every worker.
     "BROADCAST_QUEUE": "aegis.every_worker",
 }
@@ -49,8 +51,15 @@ def beat_lock() -> str | None:
     aliases = lock_backends.aliases()
     if named is not None or "default" in aliases:
         return named or "default"
-    fit = (alias for alias in aliases if lock_backends[alias].exclusive and lock_backends[alias].renewable)
-    return next(fit, None)
+    return next(filter(_excludes_and_renews, aliases), None)
+
+
+def _excludes_and_renews(alias: str) -> bool:
+    try:
+        backend = lock_backends[alias]
+    except InvalidLockBackend:  # told by the checks of locks
+        return False
+    return backend.exclusive and backend.renewable
 
 
 def unknown_keys() -> list[str]:

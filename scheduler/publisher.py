@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from celery import current_app
@@ -19,8 +20,16 @@ from scheduler.models.tick import Delivery
 logger = logging.getLogger("aegis.publisher")
 
 
-def publish(ticks: Sequence[Tick]) -> list[int]:
-    """Send the message of each tick; returns the ids of those that were sent.
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The ids of the ticks that were sent, and whether the broker failed on the way."""
+
+    ids: list[int]
+    broker_failed: bool = False
+
+
+def publish(ticks: Sequence[Tick]) -> Published:
+    """Send the message of each tick.
 
     The broker's first failure ends the publishing of this pass: a broker that is down must not hold up the storing
     of ticks. A tick that cannot be made into a message (a queue that the project does not define) holds up no
@@ -28,7 +37,7 @@ def publish(ticks: Sequence[Tick]) -> list[int]:
     """
     sent: list[int] = []
     if not ticks:
-        return sent
+        return Published(sent)
     try:
         with current_app.producer_pool.acquire(block=True, timeout=conf("PUBLISH_TIMEOUT")) as producer:
             for tick in ticks:
@@ -39,7 +48,8 @@ def publish(ticks: Sequence[Tick]) -> list[int]:
             "published %d of %d ticks, the broker failed: %s", len(sent), len(ticks), type(trouble).__name__,
             extra={"action": "publish_failed"},
         )  # fmt: skip
-    return sent
+        return Published(sent, broker_failed=True)
+    return Published(sent)
 
 
 def _sends(tick: Tick, producer: Any) -> bool:

@@ -14,6 +14,7 @@ import psycopg
 from django.db import Error as DatabaseError
 from django.db import connection
 
+from locks.clock import boottime
 from scheduler.conf import conf
 from scheduler.failpoints import failpoint
 from scheduler.minting import mint
@@ -34,6 +35,7 @@ class Ticker:
 
     def __init__(self) -> None:
         self.reaper = Reaper()
+        self._publishes_from = 0.0  # boottime() until which a broker that has just failed is left alone
 
     def tick(self) -> float:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
@@ -67,13 +69,19 @@ class Ticker:
             full = minted.full
 
     def _publish(self, ticks: tuple[Tick, ...] | list[Tick]) -> None:
-        sent = publish(ticks)
+        if boottime() < self._publishes_from:
+            return
+        published = publish(ticks)
         failpoint("after-publish")
-        if sent:
-            _run(dispatch.MARK_DISPATCHED, {"ids": sent})
+        if published.broker_failed:
+            self._publishes_from = boottime() + conf("BROKER_PAUSE")
+        if published.ids:
+            _run(dispatch.MARK_DISPATCHED, {"ids": published.ids})
 
     def _redispatch(self) -> None:
         """Publish open ticks whose ``dispatch_at`` has passed; it is moved forward first, so that only we do."""
+        if boottime() < self._publishes_from:
+            return
         rows = _run(dispatch.REDISPATCH, {"grace": conf("REDISPATCH_GRACE"), "batch": conf("BATCH")})
         if rows:
             ids = [row[0] for row in rows]

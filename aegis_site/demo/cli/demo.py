@@ -72,11 +72,11 @@ def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
     try:
         _prepare()
         _start(fleet, console)
-        schedules = seed(set(lock_backends.aliases()))  # not before: a beat would find fire times that have passed
-        console.print(f"{len(schedules)} schedules, every 2 s, each delivered to every worker")
-        fleet.start_beats()
         began = time.monotonic()
         with _ending_on_ctrl_c(console):
+            schedules = seed(set(lock_backends.aliases()))  # not before: a beat would find what has passed
+            console.print(f"{len(schedules)} schedules, every 2 s, each delivered to every worker")
+            fleet.start_beats()
             _watch(fleet, console, None if seconds is None else began + seconds)
         took = time.monotonic() - began
         _drain(fleet, console)
