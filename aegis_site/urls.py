@@ -8,6 +8,9 @@ from django.views.generic import RedirectView
 
 from aegis_site.health import healthz
 
+admin.site.site_header = "Aegis"
+admin.site.site_title = "Aegis"
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index", permanent=False)),
     path("healthz", healthz, name="healthz"),

@@ -105,6 +105,7 @@ def adopt(
     kwargs: dict[str, Any],
     worker: str,
     waits: bool = False,
+    queue: str = "",
 ) -> Delivery:
     """Give a delivery that carries no stamp a manual tick of its own, keyed by its task id.
 
@@ -120,6 +121,7 @@ def adopt(
         task=task.name,
         args=list(args),
         kwargs=kwargs,
+        queue=queue,
         ttl=task.exclusive_ttl,
         # This delivery is the publication; a beat sends another one only for a further attempt.
         patience=2 * GRACE if waits else conf("REDISPATCH_GRACE"),

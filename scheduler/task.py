@@ -76,17 +76,28 @@ class ExclusiveTask(Task):
 
     def _delivery(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Delivery:
         request = self.request
-        header = (getattr(request, "headers", None) or {}).get(HEADER) or getattr(request, HEADER, None)
+        header = self._stamp()
         worker = getattr(request, "hostname", None) or manual.this_process()
         if header is None:
             return manual.adopt(
-                self, key=request.id, args=args, kwargs=kwargs, worker=worker, waits=self._caller_waits
-            )
+                self, key=request.id, args=args, kwargs=kwargs, worker=worker, waits=self._caller_waits,
+                queue=self._queue(),
+            )  # fmt: skip
         try:
             return read_stamp(header, task_id=request.id or "", worker=worker)
         except UnreadableStamp as newer:
             logger.error("delivery of %s left alone: %s", self.name, newer, extra={"action": "unreadable_stamp"})
             raise Ignore() from newer
+
+    def _queue(self) -> str:
+        """The queue that brought this delivery, where the project knows it by name: a next attempt goes there too."""
+        name = (getattr(self.request, "delivery_info", None) or {}).get("routing_key") or ""
+        return name if name in self.app.amqp.queues else ""
+
+    def _stamp(self) -> dict[str, Any] | None:
+        """The header of a tick's message; None for a delivery that is no tick's."""
+        request = self.request
+        return (getattr(request, "headers", None) or {}).get(HEADER) or getattr(request, HEADER, None)
 
     def _answer(self, outcome: Outcome) -> Any:
         """Tell Celery, or the direct caller, what happened."""
@@ -128,13 +139,18 @@ class ExclusiveTask(Task):
         """End this attempt as retried; the tick is delivered again after ``countdown`` seconds.
 
         Raises ``RetryLater`` (or returns it with ``throw=False``), ``exc`` or ``MaxRetriesExceededError`` once
-        Celery's own limit is reached, and ``TypeError`` for changed arguments: a tick repeats what it was made of.
+        Celery's own limit is reached, and ``TypeError`` for changed arguments (a tick repeats what it was made of)
+        or a tick without the guard (it has no attempts).
         """
         request = self.request
         if (args is not None and list(args) != list(request.args or [])) or (
             kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
         ):
             raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
+        stamp = self._stamp()
+        if stamp is not None and not stamp.get("guarded", True):
+            # Without the guard each worker that got the tick would send everybody another round.
+            raise exc or TypeError(f"retry() needs the tick guard, which is off for {stamp.get('schedule')!r}")
         limit = self.max_retries if max_retries is None else max_retries
         if limit is not None and request.retries >= limit:
             raise exc or MaxRetriesExceededError(

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
 
 from scheduler.models import Execution, Instance, LockName, ScheduleChange, Tick
+
+
+def _to_the_second(field: str) -> Callable[[Any], str]:
+    """A column that shows an instant (UTC) with its seconds; ticks are often less than a minute apart."""
+
+    @admin.display(description=field.replace("_", " "), ordering=field)
+    def column(row: Any) -> str:
+        at = getattr(row, field)
+        return f"{at:%Y-%m-%d %H:%M:%S}" if at else "-"
+
+    column.__name__ = f"{field}_shown"
+    return column
 
 
 class FactAdmin(admin.ModelAdmin):
@@ -29,7 +42,7 @@ class FactAdmin(admin.ModelAdmin):
 @admin.register(Tick)
 class TickAdmin(FactAdmin):
     list_display = (
-        "fire_time", "schedule_name", "state", "outcome", "reason", "attempt", "copies", "lock_alias",
+        _to_the_second("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies", "lock_alias",
         "once_per_tick",
     )  # fmt: skip
     list_filter = ("state", "outcome", "lock_alias")
@@ -40,8 +53,8 @@ class TickAdmin(FactAdmin):
 @admin.register(Execution)
 class ExecutionAdmin(FactAdmin):
     list_display = (
-        "recorded_at", "schedule_name", "state", "worker", "lock_alias", "token", "acquired_in", "seconds_inside",
-        "attempt", "holder_id", "reason",
+        _to_the_second("recorded_at"), "schedule_name", "state", "worker", "lock_alias", "token", "acquired_in",
+        "seconds_inside", "attempt", "holder_id", "reason",
     )  # fmt: skip
     list_filter = ("state", "lock_alias", "guarded")
     list_select_related = ("tick",)
@@ -69,12 +82,12 @@ class LockNameAdmin(FactAdmin):
 
 @admin.register(Instance)
 class InstanceAdmin(FactAdmin):
-    list_display = ("name", "kind", "host", "pid", "started_at", "heartbeat_at", "stopped_at")
+    list_display = ("name", "kind", "host", "pid", *map(_to_the_second, ("started_at", "heartbeat_at", "stopped_at")))
     list_filter = ("kind",)
 
 
 @admin.register(ScheduleChange)
 class ScheduleChangeAdmin(FactAdmin):
-    list_display = ("changed_at", "schedule_name", "changed_by", "before", "after", "reason")
+    list_display = (_to_the_second("changed_at"), "schedule_name", "changed_by", "before", "after", "reason")
     search_fields = ("schedule_name", "reason")
     date_hierarchy = "changed_at"

@@ -52,6 +52,8 @@ class ScheduleForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in {"anchor", "once_at", "start_at", "end_at"} & set(self.fields):  # a viewer's form has none
+            self._name_date_and_time(name)
         self._choices("task", self._task_choices())
         self._choices("strategy", [(alias, alias) for alias in lock_backends.aliases()])
         if self.instance.pk:
@@ -63,6 +65,13 @@ class ScheduleForm(forms.ModelForm):
         if self.instance.pk and self.instance.task not in names:
             names.append(self.instance.task)
         return [(name, name) for name in names]
+
+    def _name_date_and_time(self, name: str) -> None:
+        """The two inputs of an instant share one label; a screen reader needs to tell them apart."""
+        widget = self.fields[name].widget
+        if isinstance(widget, forms.MultiWidget):
+            for part, word in zip(widget.widgets, ("date", "time"), strict=True):
+                part.attrs["aria-label"] = f"{self.fields[name].label}, {word} (UTC)"
 
     def _choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         field = self.fields[name]

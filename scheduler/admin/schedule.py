@@ -14,6 +14,7 @@ from django.utils.html import format_html
 
 from scheduler.admin.forms import ScheduleForm
 from scheduler.models import Schedule, ScheduleChange
+from scheduler.models.tick import Delivery
 
 
 @admin.register(Schedule)
@@ -22,7 +23,7 @@ class ScheduleAdmin(admin.ModelAdmin):
 
     form = ScheduleForm
     change_form_template = "admin/aegis_scheduler/schedule/change_form.html"
-    list_display = ("name", "state", "when", "next_run", "strategy", "guard", "delivery", "task")
+    list_display = ("name", "state", "when", "next_run", "strategy", "guard", "sent_to")
     list_filter = ("enabled", "lock__alias_wanted", "once_per_tick", "delivery")
     list_select_related = ("lock",)
     search_fields = ("name", "task", "notes", "lock__name")
@@ -76,6 +77,10 @@ class ScheduleAdmin(admin.ModelAdmin):
         if lock.alias_in_force and lock.alias_in_force != lock.alias_wanted:
             return f"{lock.alias_in_force} → {lock.alias_wanted} when idle"
         return lock.alias_wanted + (" (no lock)" if lock.alias_wanted == "none" else "")
+
+    @admin.display(description="sent to", ordering="delivery")
+    def sent_to(self, schedule: Schedule) -> str:
+        return "every worker" if schedule.delivery == Delivery.EVERY_WORKER else "one worker"
 
     @admin.display(description="tick guard", boolean=True, ordering="once_per_tick")
     def guard(self, schedule: Schedule) -> bool:

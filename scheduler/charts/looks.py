@@ -48,6 +48,7 @@ OUTCOMES: dict[str, Look] = {
         Look(key="failed", label="Failed", style="warn-cross"),
         Look(key="abandoned", label="Crashed", style="warn-stripes"),
         Look(key="lost", label="Lost lease", style="warn-dash"),
+        Look(key="possible_overlap", label="Possible overlap", style="bad-faint"),
         Look(key="duplicate", label="Duplicate", style="bad-dots"),
         Look(key="overlap", label="Overlap", style="bad-hatch"),
     )

@@ -29,8 +29,11 @@ WITH gate AS (
     FROM gate, door
     WHERE t.id = gate.id AND gate.open AND door.in_order
       AND CASE WHEN %(guarded)s::bool THEN t.attempt = %(attempt)s::int AND t.state IN ('planned', 'dispatched')
-               ELSE t.state IN ('planned', 'dispatched', 'started')
-                    OR t.outcome IN ('executed', 'failed', 'lost', 'abandoned') END
+               ELSE (t.state IN ('planned', 'dispatched', 'started')
+                     OR t.outcome IN ('executed', 'failed', 'lost', 'abandoned'))
+                    -- a late copy must not run under a strategy that no longer guards the name
+                    AND EXISTS (SELECT FROM aegis_scheduler_lockname n
+                                WHERE n.name = t.lock_name AND n.alias_in_force = %(alias)s::text) END
     RETURNING t.id
 ), raised AS (
     {raised}

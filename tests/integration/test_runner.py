@@ -16,7 +16,7 @@ from locks.models import FenceRecord
 from scheduler.body import RetryLater
 from scheduler.context import RunContext
 from scheduler.failpoints import hooked
-from scheduler.models import Execution, Tick
+from scheduler.models import Execution, LockName, Tick
 from scheduler.runner import Outcome, run
 from scheduler.states import ExecutionState, TickState
 from tests.support.engine import delivery_of, make_schedule, make_tick
@@ -151,6 +151,14 @@ def test_without_the_tick_guard_each_copy_runs_in_turn() -> None:
     states = [run(delivery_of(tick), nothing).state for _ in range(3)]
     assert states == [ExecutionState.EXECUTED] * 3
     assert Tick.objects.get(pk=tick.pk).outcome == "executed"
+
+
+def test_without_the_tick_guard_a_late_copy_does_not_run_under_a_strategy_that_was_left() -> None:
+    schedule = make_schedule(alias="redis", once_per_tick=False)
+    tick = make_tick(schedule)
+    run(delivery_of(tick), nothing)
+    LockName.objects.update(alias_wanted="database", alias_in_force="database")
+    assert run(delivery_of(tick), nothing).state is ExecutionState.DUPLICATE
 
 
 def test_without_a_lock_and_guard_two_bodies_are_inside_at_once() -> None:

@@ -123,6 +123,29 @@ def test_retry_keeps_celerys_delay_and_limit() -> None:
         stubborn.pop_request()
 
 
+def test_a_retry_without_the_tick_guard_fails_instead_of_sending_everybody_another_round() -> None:
+    tick = make_tick(make_schedule(task=stubborn.name, once_per_tick=False))
+    stubborn.push_request(
+        id="x", headers={HEADER: stamp(tick)}, called_directly=False, is_eager=False, retries=0, args=[], kwargs={}
+    )
+    try:
+        with pytest.raises(TypeError, match=r"needs the tick guard.*nightly"):
+            stubborn()
+    finally:
+        stubborn.pop_request()
+    tick.refresh_from_db()
+    assert (tick.attempt, tick.outcome) == (1, "failed")
+
+
+def test_an_unstamped_message_keeps_its_queue_for_the_next_attempt() -> None:
+    greet.push_request(id="x", called_directly=False, is_eager=False, delivery_info={"routing_key": "celery"})
+    try:
+        greet("Ana")
+    finally:
+        greet.pop_request()
+    assert Tick.objects.get().queue == "celery"
+
+
 def test_a_function_without_a_context_and_other_serializers_are_refused_at_once() -> None:
     with pytest.raises(InvalidExclusiveTask, match="must take"):
         exclusive_task(lambda: None)
