@@ -19,6 +19,7 @@ from scheduler.failpoints import hooked
 from scheduler.models import Execution, LockName, Tick
 from scheduler.runner import Outcome, run
 from scheduler.states import ExecutionState, TickState
+from tests.support import wait_until
 from tests.support.engine import delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -302,6 +303,22 @@ def test_a_body_whose_lease_was_taken_away_is_lost_not_executed() -> None:
     assert outcome.state is ExecutionState.LOST
     assert isinstance(outcome.returned.raised, LeaseLost)  # type: ignore[union-attr]
     assert Tick.objects.get(pk=tick.pk).outcome == "lost"
+
+
+def test_a_body_that_never_asks_and_loses_its_lease_is_lost() -> None:
+    """Whatever it returns: its successor may have been let in meanwhile."""
+    tick = make_tick(make_schedule(alias="redis", ttl=0.6))
+
+    def body(context: RunContext) -> str:
+        held = lock_backends["redis"].inspect(context.lock_name)
+        assert held is not None and held.lease_id is not None
+        lock_backends["redis"].force_release(context.lock_name, lease_id=held.lease_id)
+        wait_until(lambda: context.lost, message="keep-alive has seen that the lease is gone")
+        return "done all the same"
+
+    outcome = run(delivery_of(tick), body)
+    assert outcome.state is ExecutionState.LOST
+    assert row(outcome).reason == "the lease ended before the body did"
 
 
 def test_optimistic_detects_a_body_that_outlived_its_window_and_was_overtaken() -> None:

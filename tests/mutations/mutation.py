@@ -1,0 +1,16 @@
+"""A known mistake and the tests that must see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Replace ``old`` (a regular expression) by ``new`` in ``file``; then each of ``caught_by`` must fail."""
+
+    mistake: str
+    file: str
+    old: str
+    new: str
+    caught_by: tuple[str, ...]

@@ -1,0 +1,136 @@
+"""Mistakes in ``locks``."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+DATABASE_CONTRACT = "tests/contract/test_database.py::TestDatabase::"
+OPTIMISTIC_CONTRACT = "tests/contract/test_optimistic.py::TestOptimistic::"
+REDIS_CONTRACT = "tests/contract/test_redis.py::TestRedis::"
+REDLOCK_CONTRACT = "tests/contract/test_redlock.py::TestRedlock::"
+
+
+OF_LOCKS = [
+    Mutation(
+        "a bare DEL on release",
+        "locks/backends/scripts.py",
+        r"(RELEASE = Script\(\"\"\"\n).*?(return redis\.call\('DEL')",
+        r"\1\2",
+        (
+            REDIS_CONTRACT + "test_stale_release_does_not_free_the_next_holder",
+            REDIS_CONTRACT + "test_force_release_compares",
+            REDLOCK_CONTRACT + "test_stale_release_does_not_free_the_next_holder",
+        ),
+    ),
+    Mutation(
+        "now() for clock_timestamp() in a lease",
+        "locks/backends/database.py",
+        r"clock_timestamp\(\)",
+        "now()",
+        (
+            DATABASE_CONTRACT + "test_end_is_counted_from_after_the_wait_for_a_row_lock",
+            DATABASE_CONTRACT + "test_renewal_that_waited_beyond_the_end_revives_nothing",
+        ),
+    ),
+    Mutation(
+        "statement_timestamp() for clock_timestamp() in a claim",
+        "locks/backends/claim.py",
+        r"clock_timestamp\(\)",
+        "statement_timestamp()",
+        (OPTIMISTIC_CONTRACT + "test_end_is_counted_from_after_the_wait_for_a_row_lock",),
+    ),
+    Mutation(
+        "the task id as lease id: a redelivered task takes its duplicate for itself",
+        "locks/base.py",
+        r"return uuid\.uuid4\(\)",
+        'return uuid.uuid5(uuid.NAMESPACE_OID, "the id of the task")',
+        tuple(
+            contract + test
+            for contract in (DATABASE_CONTRACT, OPTIMISTIC_CONTRACT, REDIS_CONTRACT, REDLOCK_CONTRACT)
+            for test in ("test_each_acquisition_has_a_fresh_random_id", "test_second_acquire_returns_none")
+        ),
+    ),
+    Mutation(
+        "a lease id of host and process with a counter",
+        "locks/base.py",
+        r"return uuid\.uuid4\(\)",
+        "return uuid.UUID(int=uuid.uuid1().int, version=4)",
+        (REDIS_CONTRACT + "test_each_acquisition_has_a_fresh_random_id",),
+    ),
+    Mutation(
+        "the deadline counted from the reply",
+        "locks/backends/base.py",
+        r"( +)sent_at = self\.clock\(\)\n( +grant = self\._acquire\(.*?\)\n)",
+        r"\2\1sent_at = self.clock()\n",
+        (
+            DATABASE_CONTRACT + "test_late_answer_is_no_grant_and_is_given_back",
+            REDIS_CONTRACT + "test_late_answer_is_no_grant_and_is_given_back",
+        ),
+    ),
+    Mutation(
+        "the deadline of a quorum counted from its votes",
+        "locks/backends/redlock.py",
+        r"( +outcome = self\._vote\(.*?\)\n)",
+        r"\1            sent_at = self.clock()\n",
+        (REDLOCK_CONTRACT + "test_votes_after_the_trust_window_are_rolled_back_everywhere",),
+    ),
+    Mutation(
+        "the deadline of a renewal counted from the reply",
+        "locks/backends/base.py",
+        r"self\._trusted_until\(sent_at, ttl\)\)",
+        "self._trusted_until(self.clock(), ttl))",
+        (REDIS_CONTRACT + "test_late_answer_to_a_renewal_is_a_lost_lease",),
+    ),
+    Mutation(
+        "an outage that looks like contention",
+        "locks/backends/redis.py",
+        r"raise self\._doubt\(action, name, error\) from error",
+        "return 0, ''",
+        (REDIS_CONTRACT + "test_store_down_is_unavailable_never_none",),
+    ),
+    Mutation(
+        "no row is busy",
+        "locks/backends/rows.py",
+        r"if not rows:\n +self\._execute\(\"seed\"",
+        'if not rows:\n            return None\n            self._execute("seed"',
+        (DATABASE_CONTRACT + "test_a_name_without_a_row_is_seeded_never_busy",),
+    ),
+    Mutation(
+        "an expired lease is revived if nobody took it",
+        "locks/backends/database.py",
+        r" AND expires_at > clock_timestamp\(\)\nRETURNING true",
+        r"\nRETURNING true",
+        (DATABASE_CONTRACT + "test_expired_lease_is_never_revived",),
+    ),
+    Mutation(
+        "a number drawn for each try, and reset with the data (INCR)",
+        "locks/backends/scripts.py",
+        r"math\.max\(now, last \+ 1\)",
+        "last + 1",
+        (REDIS_CONTRACT + "test_grant_numbers_go_on_after_the_data_were_lost",),
+    ),
+    Mutation(
+        "a restarted quorum node votes at once",
+        "locks/backends/scripts.py",
+        r"if left > 0 then return \{-2",
+        "if false then return {-2",
+        (
+            REDLOCK_CONTRACT + "test_one_forgetful_node_makes_no_second_holder",
+            REDLOCK_CONTRACT + "test_foreign_run_id_trips_the_quarantine",
+        ),
+    ),
+    Mutation(
+        "a majority of the replies instead of all nodes",
+        "locks/backends/redlock.py",
+        r"return self\.votes >= self\.quorum",
+        "return self.votes > len([a for a in self.answers if a.silence is None]) // 2",
+        (REDLOCK_CONTRACT + "test_minority_up_is_unavailable_and_rolled_back",),
+    ),
+    Mutation(
+        "silent nodes are not told of the roll-back",
+        "locks/backends/redlock.py",
+        r"owe_release\(answer\.node, key, vote, ttl\)",
+        "pass",
+        (REDLOCK_CONTRACT + "test_partial_grant_is_rolled_back_on_silent_nodes_too",),
+    ),
+]

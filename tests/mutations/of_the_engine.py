@@ -1,0 +1,137 @@
+"""Mistakes in ``scheduler``."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+START = "scheduler/statements/start.py"
+FINISH = "scheduler/statements/finish.py"
+REFUSE = "scheduler/statements/refuse.py"
+DISPATCH = "scheduler/statements/dispatch.py"
+RUNNER = "tests/integration/test_runner.py::"
+TICKER = "tests/integration/test_ticker.py::"
+ATTACK = "tests/integration/test_attack_statements.py::"
+
+OF_THE_ENGINE = [
+    Mutation(
+        "start does not ask for the attempt",
+        START,
+        r"t\.attempt = %\(attempt\)s::int AND t\.state IN",
+        "t.state IN",
+        (RUNNER + "test_a_retry_waits_in_the_tick_and_a_late_copy_of_the_first_attempt_does_not_take_it",),
+    ),
+    Mutation(
+        "start wants the tick to be marked dispatched",
+        START,
+        r"(attempt\)s::int AND t\.state IN \()'planned', ",
+        r"\1",
+        (RUNNER + "test_start_before_the_ticker_has_marked_the_tick_dispatched",),
+    ),
+    Mutation(
+        "start does not ask for the order of grants",
+        START,
+        r"gate\.open AND door\.in_order",
+        "gate.open",
+        (
+            RUNNER + "test_a_start_out_of_grant_order_is_refused[database]",
+            RUNNER + "test_a_start_out_of_grant_order_is_refused[redis]",
+        ),
+    ),
+    Mutation(
+        "start does not ask whether the schedule is switched off",
+        START,
+        r"gate\.open AND door",
+        "door",
+        (
+            RUNNER + "test_a_disabled_schedule_starts_nothing_any_more",
+            RUNNER + "test_a_deleted_schedule_keeps_its_audit_and_starts_nothing",
+        ),
+    ),
+    Mutation(
+        "any refusal closes the tick",
+        REFUSE,
+        r"state = 'running' AND tick_id <> %\(tick\)s::bigint",
+        "true",
+        (RUNNER + "test_a_late_copy_of_tick_n_does_not_cost_tick_n_plus_1",),
+    ),
+    Mutation(
+        "finish overwrites a terminal state",
+        FINISH,
+        r"AND state = 'running' AND lease_id = %\(lease\)s::uuid",
+        "AND lease_id = %(lease)s::uuid",
+        (TICKER + "test_a_body_that_comes_back_after_it_was_abandoned_is_recorded_beside_the_state",),
+    ),
+    Mutation(
+        "the lease is released before the end is written",
+        "scheduler/runner.py",
+        r'failpoint\("after-body"\)',
+        "_release_quietly(held)",
+        (ATTACK + "test_the_lease_is_still_held_while_the_end_is_written",),
+    ),
+    Mutation(
+        "the trust window is not looked at before the body",
+        "scheduler/runner.py",
+        r"if _is_over\(kept\.lease\):\n                return",
+        "if False:\n                return",
+        (RUNNER + "test_a_lease_that_ends_before_the_body_gives_the_attempt_back",),
+    ),
+    Mutation(
+        "the trust window is not looked at before the start",
+        "scheduler/runner.py",
+        r"if _is_over\(held\.lease\):",
+        "if False:",
+        (ATTACK + "test_a_lease_that_ends_before_the_start_is_sent_claims_nothing",),
+    ),
+    Mutation(
+        "a body that outlived its lease is executed",
+        "scheduler/runner.py",
+        r"if kept\.lost or _is_over\(kept\.lease\):",
+        "if False:",
+        (RUNNER + "test_a_body_that_never_asks_and_loses_its_lease_is_lost",),
+    ),
+    Mutation(
+        "an overtaken claim is executed",
+        "scheduler/runner.py",
+        r"if not still_ours:",
+        "if False:",
+        (RUNNER + "test_optimistic_detects_a_body_that_outlived_its_window_and_was_overtaken",),
+    ),
+    Mutation(
+        "the reaper does not ask the store",
+        "scheduler/reaper.py",
+        r"if self\._may_hold\([^)]*\):",
+        "if False:",
+        (
+            TICKER + "test_a_silent_execution_that_still_holds_its_lease_is_left_alone[database]",
+            TICKER + "test_a_silent_execution_that_still_holds_its_lease_is_left_alone[redis]",
+        ),
+    ),
+    Mutation(
+        "marking takes back a start",
+        DISPATCH,
+        r"WHERE id = ANY\(%\(ids\)s\) AND state = 'planned'",
+        "WHERE id = ANY(%(ids)s)",
+        (ATTACK + "test_marking_as_dispatched_does_not_take_back_a_start",),
+    ),
+    Mutation(
+        "a tick is published again without being moved forward",
+        DISPATCH,
+        r"dispatch_at = clock_timestamp\(\)\n        \+ least\(.*?interval '5 minutes'\)",
+        "dispatch_at = dispatch_at",
+        (ATTACK + "test_each_copy_of_a_tick_waits_twice_as_long_and_none_is_sent_after_the_deadline",),
+    ),
+    Mutation(
+        "a strategy is changed under a running body",
+        DISPATCH,
+        r"  AND NOT EXISTS \(SELECT FROM aegis_scheduler_execution e WHERE e\.lock_name = n\.name[^)]*\)",
+        "",
+        (TICKER + "test_a_change_of_strategy_waits_for_a_running_body_whose_tick_is_closed",),
+    ),
+    Mutation(
+        "a strategy is changed while ticks are open",
+        DISPATCH,
+        r"  AND NOT EXISTS \(SELECT FROM aegis_scheduler_tick t\n.*?'started'\)\)",
+        "",
+        (TICKER + "test_a_change_of_strategy_waits_until_nothing_under_the_name_is_open",),
+    ),
+]
