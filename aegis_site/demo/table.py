@@ -2,46 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from rich.table import Table
 
 from aegis_site.demo.results import Result
 
-COLUMNS = (
-    "schedule", "lock", "tick guard", "ticks", "executed", "prevented", "dup. deliveries", "duplicates", "overlaps",
-    "missed", "acquire p50/p99 ms", "effects", "effects doubled", "settled twice",
-)  # fmt: skip
+# From this width on all columns have room, characters.
+WIDE = 185
 
 
-def table(rows: list[Result], title: str) -> Table:
-    """One row a schedule; what must be zero and is not stands out."""
-    made = Table(title=title, title_justify="left", caption_justify="left")
-    for number, column in enumerate(COLUMNS):
-        made.add_column(column, justify="left" if number < 3 else "right", no_wrap=number == 0)
-    for row in rows:
-        made.add_row(*_cells(row))
-    return made
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure: its heading, its text, and whether it is among the few that a narrow terminal shows."""
 
-
-def _cells(row: Result) -> list[str]:
-    waits = "-" if row.acquire_p50_ms is None else f"{row.acquire_p50_ms:.1f} / {row.acquire_p99_ms:.1f}"
-    overlaps = f"{row.overlaps}" + (f" (+{row.overlaps_possible} possible)" if row.overlaps_possible else "")
-    return [
-        row.name,
-        row.lock,
-        "on" if row.once_per_tick else "off",
-        str(row.ticks),
-        str(row.executed),
-        str(row.prevented),
-        str(row.duplicate_deliveries),
-        _alarm(str(row.duplicates), row.duplicates),
-        _alarm(overlaps, row.overlaps),
-        _alarm(str(row.missed), row.missed),
-        waits,
-        str(row.ledger_effects),
-        _alarm(str(row.ledger_duplicates), row.ledger_duplicates),
-        _alarm(row.ledger_settled_twice, row.ledger_duplicates),
-    ]
+    heading: str
+    text: Callable[[Result], str]
+    narrow: bool = False
+    left: bool = False
 
 
 def _alarm(text: str, count: int) -> str:
+    """What must be zero and is not stands out."""
     return f"[bold red]{text}[/]" if count else text
+
+
+def _overlaps(row: Result) -> str:
+    possible = f" (+{row.overlaps_possible} possible)" if row.overlaps_possible else ""
+    return _alarm(f"{row.overlaps}{possible}", row.overlaps)
+
+
+def _waits(row: Result) -> str:
+    return "-" if row.acquire_p50_ms is None else f"{row.acquire_p50_ms:.1f} / {row.acquire_p99_ms:.1f}"
+
+
+COLUMNS = (
+    Column("schedule", lambda row: row.name, narrow=True, left=True),
+    Column("lock", lambda row: row.lock, left=True),
+    Column("tick guard", lambda row: "on" if row.once_per_tick else "off", narrow=True, left=True),
+    Column("ticks", lambda row: str(row.ticks), narrow=True),
+    Column("executed", lambda row: str(row.executed), narrow=True),
+    Column("prevented", lambda row: str(row.prevented), narrow=True),
+    Column("dup. deliveries", lambda row: str(row.duplicate_deliveries)),
+    Column("duplicates", lambda row: _alarm(str(row.duplicates), row.duplicates), narrow=True),
+    Column("overlaps", _overlaps, narrow=True),
+    Column("missed", lambda row: _alarm(str(row.missed), row.missed), narrow=True),
+    Column("acquire p50/p99 ms", _waits),
+    Column("effects", lambda row: str(row.ledger_effects)),
+    Column("effects doubled", lambda row: _alarm(str(row.ledger_duplicates), row.ledger_duplicates)),
+    Column("settled twice", lambda row: _alarm(row.ledger_settled_twice, row.ledger_duplicates)),
+)
+
+
+def table(rows: list[Result], title: str, width: int) -> Table:
+    """One row a schedule; a terminal narrower than ``WIDE`` gets the columns that matter most."""
+    columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
+    made = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        made.add_column(column.heading, justify="left" if column.left else "right", no_wrap=number == 0)
+    for row in rows:
+        made.add_row(*(column.text(row) for column in columns))
+    return made

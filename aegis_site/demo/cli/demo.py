@@ -31,6 +31,7 @@ HELP = "Watch ticks collide on real processes, and stop colliding with each lock
 READY_WITHIN = 120.0  # seconds for workers and pages to answer
 DRAIN_WITHIN = 40.0  # seconds for open ticks to be settled after the beats have stopped minting
 PLAIN_EVERY = 10.0  # seconds between two lines where stderr is no terminal
+PIPED_WIDTH = 200  # characters of the table where stdout is no terminal
 UNAVAILABLE = 69
 
 
@@ -63,7 +64,8 @@ def run(
     if options["format"] == "json":
         sys.stdout.write(json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n")
     else:
-        Console(width=None if sys.stdout.isatty() else 200).print(table(rows, f"Result after {took:.0f} s"))
+        out = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+        out.print(table(rows, f"Result after {took:.0f} s", out.width))
         _summary(Console(), rows)
     return None
 
@@ -126,7 +128,7 @@ def _watch(fleet: Fleet, console: Console, until: float | None) -> None:
 def _display(console: Console) -> Iterator[Callable[[], None]]:
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda: live.update(table(results(), "Live; Ctrl-C ends the demo"), refresh=True)
+            yield lambda: live.update(table(results(), "Live; Ctrl-C ends the demo", console.width), refresh=True)
         return
     last = time.monotonic()
 
