@@ -40,9 +40,9 @@ def _waits(row: Result) -> str:
 COLUMNS = (
     Column("schedule", lambda row: row.name, narrow=True, left=True),
     Column("lock", lambda row: row.lock, left=True),
-    Column("tick guard", lambda row: "on" if row.once_per_tick else "off", narrow=True, left=True),
+    Column("guard", lambda row: "on" if row.once_per_tick else "off", narrow=True, left=True),
     Column("ticks", lambda row: str(row.ticks), narrow=True),
-    Column("executed", lambda row: str(row.executed), narrow=True),
+    Column("executed", lambda row: str(row.executed)),
     Column("prevented", lambda row: str(row.prevented), narrow=True),
     Column("dup. deliveries", lambda row: str(row.duplicate_deliveries)),
     Column("duplicates", lambda row: _alarm(str(row.duplicates), row.duplicates), narrow=True),
