@@ -68,6 +68,8 @@ ON CONFLICT (manual_key) DO UPDATE SET manual_key = excluded.manual_key
 RETURNING id, fire_time, lock_name, lock_alias, ttl, schedule_name
 """
 
+_MADE = ("tick_id", "fire_time", "lock_name", "alias", "ttl", "schedule")
+
 
 def this_process() -> str:
     """A name for people: this host and process."""
@@ -79,7 +81,7 @@ def request_run(schedule: Schedule, *, key: str | None = None) -> int:
 
     The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``.
     """
-    row = _make(
+    made = _make(
         name=schedule.lock_id,
         alias=schedule.lock.alias_wanted,
         key=f"run:{key or uuid4()}",
@@ -94,7 +96,7 @@ def request_run(schedule: Schedule, *, key: str | None = None) -> int:
         max_attempts=schedule.max_attempts,
         patience=0.0,
     )
-    return int(row[0])
+    return int(made["tick_id"])
 
 
 def adopt(
@@ -114,7 +116,7 @@ def adopt(
     ``ValueError`` for those that the database cannot keep.
     """
     task_id = key or str(uuid4())
-    tick_id, fire_time, lock_name, alias, ttl, schedule_name = _make(
+    made = _make(
         name=task.exclusive_lock_name or _name_of(task),
         alias=task.exclusive_lock,
         key=f"call:{task_id}",
@@ -127,18 +129,13 @@ def adopt(
         patience=2 * GRACE if waits else conf("REDISPATCH_GRACE"),
     )
     return Delivery(
-        tick_id=tick_id,
         # A message without a stamp is always the first attempt: later ones are published from the tick, stamped. A
         # late copy that took the tick's own number would run a retry before its countdown.
         attempt=1,
-        schedule=schedule_name,
-        fire_time=fire_time,
-        lock_name=lock_name,
-        alias=alias,
-        ttl=ttl,
         guarded=True,
         task_id=task_id,
         worker=worker,
+        **made,
     )
 
 
@@ -169,7 +166,8 @@ def _name_of(task: ExclusiveTask) -> str:
         raise ValueError(f"task {task.name!r} needs a lock_name of its own. {refusal}") from refusal
 
 
-def _make(**facts: Any) -> tuple[Any, ...]:
+def _make(**facts: Any) -> dict[str, Any]:
+    """Store the tick, or find the one with this key; returns what a delivery is made of."""
     parameters = {
         "schedule": None,
         "schedule_name": "",
@@ -184,7 +182,7 @@ def _make(**facts: Any) -> tuple[Any, ...]:
     try:
         in_force = (execute(_IN_FORCE, parameters) or execute(_SEED_NAME, parameters))[0][0]
         parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
-        return execute(_MAKE, parameters)[0]
+        return dict(zip(_MADE, execute(_MAKE, parameters)[0], strict=True))
     except psycopg.DataError as refusal:
         raise ValueError(
             f"the arguments of {facts['task']} cannot be kept in the database, which knows no NUL character, no "

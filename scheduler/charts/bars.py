@@ -113,9 +113,7 @@ def bars(
     highest = max((sum(values.values()) for values in bins.values()), default=0)
     levels = count_ticks(max(highest, tallest or 0))
     drawing = _Drawing(scale=scale, plot=plot, top=levels[-1], step=step, zone=zone, link=link)
-    totals = Counter[str]()
-    for values in bins.values():
-        totals.update(values)
+    totals = sum((Counter(values) for values in bins.values()), Counter[str]())
     keys = sorted((key for key in totals if totals[key]), key=badness)
     return BarChart(
         id=id,
