@@ -53,8 +53,8 @@ class TickAdmin(FactAdmin):
 @admin.register(Execution)
 class ExecutionAdmin(FactAdmin):
     list_display = (
-        _to_the_second("recorded_at"), "schedule_name", "state", "worker", "lock_alias", "token", "acquired_in",
-        "seconds_inside", "attempt", "holder_id", "reason",
+        _to_the_second("recorded_at"), "schedule_name", "state", "worker", "token", "seconds_inside", "reason",
+        "acquired_in", "attempt", "holder_id",
     )  # fmt: skip
     list_filter = ("state", "lock_alias", "guarded")
     list_select_related = ("tick",)

@@ -14,7 +14,6 @@ from django.utils.html import format_html
 
 from scheduler.admin.forms import ScheduleForm
 from scheduler.models import Schedule, ScheduleChange
-from scheduler.models.tick import Delivery
 
 
 @admin.register(Schedule)
@@ -23,7 +22,7 @@ class ScheduleAdmin(admin.ModelAdmin):
 
     form = ScheduleForm
     change_form_template = "admin/aegis_scheduler/schedule/change_form.html"
-    list_display = ("name", "state", "when", "next_run", "strategy", "guard", "sent_to")
+    list_display = ("name", "state", "when", "next_run", "guarded_by")
     list_filter = ("enabled", "lock__alias_wanted", "once_per_tick", "delivery")
     list_select_related = ("lock",)
     search_fields = ("name", "task", "notes", "lock__name")
@@ -69,22 +68,18 @@ class ScheduleAdmin(admin.ModelAdmin):
     @admin.display(description="next run (UTC)", ordering="next_fire_at")
     def next_run(self, schedule: Schedule) -> str:
         at = schedule.next_fire_at
-        return f"{at:%Y-%m-%d %H:%M:%S}" if at and schedule.enabled else "-"
+        if at is None or not schedule.enabled:
+            return "-"
+        return f"{at:%H:%M:%S}" if at.date() == timezone.now().date() else f"{at:%Y-%m-%d %H:%M:%S}"
 
-    @admin.display(description="strategy", ordering="lock__alias_wanted")
-    def strategy(self, schedule: Schedule) -> str:
+    @admin.display(description="guarded by", ordering="lock__alias_wanted")
+    def guarded_by(self, schedule: Schedule) -> str:
+        """The strategy and the tick guard: two switches, so both are said."""
         lock = schedule.lock
+        strategy = lock.alias_wanted if lock.alias_wanted != "none" else "no lock"
         if lock.alias_in_force and lock.alias_in_force != lock.alias_wanted:
-            return f"{lock.alias_in_force} → {lock.alias_wanted} when idle"
-        return lock.alias_wanted + (" (no lock)" if lock.alias_wanted == "none" else "")
-
-    @admin.display(description="sent to", ordering="delivery")
-    def sent_to(self, schedule: Schedule) -> str:
-        return "every worker" if schedule.delivery == Delivery.EVERY_WORKER else "one worker"
-
-    @admin.display(description="tick guard", boolean=True, ordering="once_per_tick")
-    def guard(self, schedule: Schedule) -> bool:
-        return schedule.once_per_tick
+            strategy = f"{lock.alias_in_force} → {lock.alias_wanted} when idle"
+        return f"{strategy}, {'tick guard' if schedule.once_per_tick else 'no tick guard'}"
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: ScheduleForm, change: bool) -> None:
         """Store the schedule, its lock name and the change row together; beat's own columns are left alone."""
