@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 EX_UNAVAILABLE = 69  # sysexits.h: a service that the command needs is not there
+EX_INTERRUPTED = 130  # as shells say it: 128 + SIGINT
 
 
 def run_command() -> None:
@@ -39,6 +40,9 @@ def main() -> None:
     except EmbeddedError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EX_UNAVAILABLE)
+    except KeyboardInterrupt:
+        print("Interrupted before there was a result; everything is stopped.", file=sys.stderr)
+        sys.exit(EX_INTERRUPTED)
 
 
 if __name__ == "__main__":

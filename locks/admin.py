@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -10,7 +11,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from .models import ClaimRecord, FenceRecord, LeaseRecord
+from .models import EPOCH, ClaimRecord, FenceRecord, LeaseRecord
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -45,17 +46,37 @@ class HeldAdmin(ReadOnlyAdmin):
     def held(self, row: Any) -> bool:
         return bool(row.is_held)
 
+    @admin.display(description=_("acquired (UTC)"), ordering="acquired_at")
+    def acquired(self, row: Any) -> str:
+        return _instant(row.acquired_at)
+
+    @admin.display(description=_("ends (UTC)"))
+    def ends(self, row: Any) -> str:
+        """A free row carries the epoch, which is no time that anybody wants to read."""
+        end = getattr(row, self.end)
+        return "-" if end == EPOCH else _instant(end)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        """Instants as the lists show them."""
+        shown = {"acquired_at": self.acquired, self.end: self.ends}
+        return [shown.get(str(name), name) for name in super().get_fields(request, obj)]
+
+
+def _instant(at: datetime | None) -> str:
+    """With its seconds: leases are short."""
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "-"
+
 
 @admin.register(LeaseRecord)
 class LeaseRecordAdmin(HeldAdmin):
     end = "expires_at"
-    list_display = ["name", "held", "holder", "token", "acquired_at", "expires_at"]
+    list_display = ["name", "held", "holder", "token", "acquired", "ends"]
 
 
 @admin.register(ClaimRecord)
 class ClaimRecordAdmin(HeldAdmin):
     end = "closes_at"
-    list_display = ["name", "held", "holder", "version", "acquired_at", "closes_at"]
+    list_display = ["name", "held", "holder", "version", "acquired", "ends"]
 
 
 @admin.register(FenceRecord)

@@ -3,24 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
+from django.db import models
 from django.http import HttpRequest
 
 from scheduler.models import Execution, Instance, LockName, ScheduleChange, Tick
 
+# The glossary's words for columns that are named for the code.
+WORDS = {"lock_alias": "strategy", "once_per_tick": "tick guard", "guarded": "tick guard", "ttl": "TTL", "pid": "PID"}
 
-def _to_the_second(field: str) -> Callable[[Any], str]:
-    """A column that shows an instant (UTC) with its seconds; ticks are often less than a minute apart."""
 
-    @admin.display(description=field.replace("_", " "), ordering=field)
-    def column(row: Any) -> str:
-        at = getattr(row, field)
-        return f"{at:%Y-%m-%d %H:%M:%S}" if at else "-"
+def _text(value: Any) -> Any:
+    """Instants (UTC) with their seconds, ticks being often less than a minute apart; fractions that can be read."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return "-" if value in (None, "") else value
 
-    column.__name__ = f"{field}_shown"
+
+def _shown(field: str, *, boolean: bool = False) -> Callable[[Any], Any]:
+    """A field under its name for people and as people read it; it keeps its help text."""
+
+    @admin.display(description=WORDS.get(field, field.replace("_", " ")), ordering=field, boolean=boolean)
+    def column(row: Any) -> Any:
+        value = getattr(row, field)
+        return value if boolean else _text(value)
+
+    column.__name__ = field
     return column
+
+
+class _Named(admin.AllValuesFieldListFilter):
+    """A filter under the glossary's word."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = WORDS[self.field_path]
+
+
+class _NamedSwitch(admin.BooleanFieldListFilter):
+    """A filter on a switch under the glossary's word."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = WORDS[self.field_path]
 
 
 class FactAdmin(admin.ModelAdmin):
@@ -28,6 +58,16 @@ class FactAdmin(admin.ModelAdmin):
 
     show_full_result_count = False
     list_per_page = 50
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        """Every field of the row, as the lists show them; choices and relations as Django does."""
+        kinds = {field.name: field for field in self.model._meta.fields}
+        return [self._field(kinds[str(name)]) for name in super().get_fields(request, obj)]
+
+    @staticmethod
+    def _field(field: Any) -> Any:
+        plain = field.name in WORDS or isinstance(field, (models.DateTimeField, models.FloatField))
+        return _shown(field.name, boolean=isinstance(field, models.BooleanField)) if plain else field.name
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -42,10 +82,10 @@ class FactAdmin(admin.ModelAdmin):
 @admin.register(Tick)
 class TickAdmin(FactAdmin):
     list_display = (
-        _to_the_second("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies", "lock_alias",
-        "once_per_tick",
+        _shown("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies",
+        _shown("lock_alias"), _shown("once_per_tick", boolean=True),
     )  # fmt: skip
-    list_filter = ("state", "outcome", "lock_alias")
+    list_filter = ("state", "outcome", ("lock_alias", _Named))
     search_fields = ("schedule_name", "=lock_name")
     date_hierarchy = "fire_time"
 
@@ -53,10 +93,10 @@ class TickAdmin(FactAdmin):
 @admin.register(Execution)
 class ExecutionAdmin(FactAdmin):
     list_display = (
-        _to_the_second("recorded_at"), "schedule_name", "state", "worker", "token", "seconds_inside", "reason",
+        _shown("recorded_at"), "schedule_name", "state", "worker", "token", "seconds_inside", "reason",
         "acquired_in", "attempt", "holder_id",
     )  # fmt: skip
-    list_filter = ("state", "lock_alias", "guarded")
+    list_filter = ("state", ("lock_alias", _Named), ("guarded", _NamedSwitch))
     list_select_related = ("tick",)
     search_fields = ("=lock_name", "=worker", "tick__schedule_name")
     date_hierarchy = "recorded_at"
@@ -82,12 +122,12 @@ class LockNameAdmin(FactAdmin):
 
 @admin.register(Instance)
 class InstanceAdmin(FactAdmin):
-    list_display = ("name", "kind", "host", "pid", *map(_to_the_second, ("started_at", "heartbeat_at", "stopped_at")))
+    list_display = ("name", "kind", "host", "pid", *map(_shown, ("started_at", "heartbeat_at", "stopped_at")))
     list_filter = ("kind",)
 
 
 @admin.register(ScheduleChange)
 class ScheduleChangeAdmin(FactAdmin):
-    list_display = (_to_the_second("changed_at"), "schedule_name", "changed_by", "before", "after", "reason")
+    list_display = (_shown("changed_at"), "schedule_name", "changed_by", "before", "after", "reason")
     search_fields = ("schedule_name", "reason")
     date_hierarchy = "changed_at"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.utils import timezone
 
 from locks import InvalidLockBackend, lock_backends
@@ -145,7 +145,12 @@ class ScheduleForm(forms.ModelForm):
         self._check_time_limit(backend, cleaned.get("task"), ttl or backend.ttl)
 
     def _check_time_limit(self, backend: Any, task_name: str | None, ttl: float) -> None:
-        """A claim is not renewed, so a body that may run longer than its window is told before it is saved."""
+        """A claim is not renewed, so a body that may run longer than its window is told before it is saved.
+
+        An edit that touches nothing of this is let through: a schedule stored by code can be switched off here.
+        """
+        if self.instance.pk and not {"task", "lock_name", "strategy", "ttl"}.intersection(self.changed_data):
+            return
         task = exclusive_tasks().get(task_name or "")
         limit = getattr(task, "time_limit", None)
         if backend.verifies and not backend.renewable and limit and limit >= ttl:
@@ -167,8 +172,10 @@ class ScheduleForm(forms.ModelForm):
 
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]  # Django's hook for checks that need the instance
-        given = [name for name in ("cron_expression", "every_seconds", "once_at") if self.cleaned_data.get(name)]
+        recurrence_fields = ("cron_expression", "every_seconds", "once_at")
+        given = [name for name in recurrence_fields if self.cleaned_data.get(name) not in (None, "")]
         if len(given) != 1:
+            self.errors.pop(NON_FIELD_ERRORS, None)  # the same, told by the name of a constraint
             told = "none is given" if not given else f"{len(given)} are given"
             self.add_error("cron_expression", f"Give exactly one of cron, every and once at; {told}.")
             return

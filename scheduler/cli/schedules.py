@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -13,12 +13,20 @@ from scheduler.models import Schedule
 
 HELP = "List the schedules, or show the next runs of one."
 
+MOST = 1000  # runs shown at once
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "next"), help="what to show")
     parser.add_argument("name", nargs="?", help="the schedule, for next")
-    parser.add_argument("-n", "--count", type=int, default=5, help="how many runs (default 5)")
+    parser.add_argument("-n", "--count", type=_count, default=5, help="how many runs (default 5)")
     parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST}")
+    return int(text)
 
 
 def run(
@@ -50,6 +58,8 @@ def _list() -> list[dict[str, Any]]:
 
 def _next(name: str | None, count: int) -> list[dict[str, Any]]:
     """By the engine that fires: the same answer as the form's preview and the ticker."""
+    if name is None:
+        raise CommandError("Name the schedule: aegis schedules next NAME.", returncode=2)
     schedule = Schedule.objects.filter(name=name).first()
     if schedule is None:
         known = ", ".join(Schedule.objects.order_by("name").values_list("name", flat=True)[:10]) or "none yet"

@@ -157,6 +157,37 @@ def test_facts_can_be_read_and_never_edited(boss: Client, model: str) -> None:
     assert boss.get(reverse(f"admin:aegis_scheduler_{model}_add")).status_code == 403
 
 
+def test_the_page_of_a_tick_has_its_seconds_and_the_words_of_the_glossary(boss: Client) -> None:
+    tick = make_tick(make_schedule())
+    page = boss.get(reverse("admin:aegis_scheduler_tick_change", args=[tick.pk])).content.decode()
+    assert f"{tick.fire_time:%Y-%m-%d %H:%M:%S}" in page
+    assert "The instant that the recurrence names, UTC." in page
+    assert "Strategy:" in page
+    assert "Tick guard:" in page
+    assert "Lock alias" not in page
+
+
+def test_a_schedule_that_code_stored_against_a_rule_of_the_form_can_be_switched_off(boss: Client) -> None:
+    task = "aegis_site.demo.tasks.settle_invoices"  # its time limit is above the window
+    schedule = make_schedule("report", alias="optimistic", every_seconds=60, task=task, kwargs={})
+    data = filled(
+        name="report", task=task, kwargs="{}", lock_name=schedule.lock_id, strategy="optimistic", cron_expression="",
+        every_seconds="60", enabled="",
+    )  # fmt: skip
+    response = boss.post(reverse(CHANGE, args=[schedule.pk]), data)
+    assert response.status_code == 302, problems(response)
+    schedule.refresh_from_db()
+    assert not schedule.enabled
+    again = boss.post(reverse(CHANGE, args=[schedule.pk]), data | {"ttl": "5"})
+    assert "time limit" in problems(again)["ttl"]
+
+
+def test_two_recurrences_are_told_once_and_in_plain_words(boss: Client) -> None:
+    told = problems(boss.post(reverse(ADD), filled(every_seconds="60")))
+    assert "2 are given" in told["cron_expression"]
+    assert "Constraint" not in str(told)
+
+
 def test_a_viewer_sees_schedules_and_a_forged_post_changes_nothing(client: Client) -> None:
     schedule = make_schedule(every_seconds=60)
     viewer = User.objects.create_user("viewer", is_staff=True)

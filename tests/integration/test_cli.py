@@ -59,3 +59,13 @@ def test_a_port_in_use_is_told_with_the_remedy() -> None:
         taken.listen()
         with pytest.raises(FleetError, match=r"Port \d+ cannot be used.*--port 0"):
             free_port(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("schedules", "next", "report", "-n", "-3"), ("schedules", "next"), ("demo", "--port", "65536"),
+     ("demo", "--workers", "x")],
+)  # fmt: skip
+def test_a_number_that_makes_no_sense_or_a_missing_name_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match=r"whole number from|Name the schedule"):
+        said(*arguments)

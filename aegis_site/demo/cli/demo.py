@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,13 +40,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--beats", type=_positive, default=2, help="beat processes (default 2)")
     parser.add_argument("--seconds", type=_positive, help="how long ticks are made (default: until Ctrl-C)")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result on stdout")
-    parser.add_argument("--port", type=int, default=8000, help="of the pages (default 8000; 0: any free one)")
+    parser.add_argument("--port", type=_port, default=8000, help="of the pages (default 8000; 0: any free one)")
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"{number} is not a whole number from 1")
+    return _whole(text, least=1, most=10_000_000)
+
+
+def _port(text: str) -> int:
+    return _whole(text, least=0, most=65_535)
+
+
+def _whole(text: str, *, least: int, most: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
     return number
 
 
