@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "BEAT_LOCK": None,
     # TTL of that lease.
     "BEAT_TTL": 10.0,
-    # Socket time-out of one publication.
+    # Longest wait for a connection to the broker in one pass.
     "PUBLISH_TIMEOUT": 3.0,
     # After a failure of the broker a beat publishes nothing for this long, so that ticks go on being stored.
     "BROKER_PAUSE": 5.0,
