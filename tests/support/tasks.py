@@ -18,3 +18,8 @@ def flaky_import(self: ExclusiveTask, context: RunContext) -> str:
     if context.attempt == 1:
         raise self.retry(countdown=0)
     return "imported"
+
+
+@exclusive_task(lock="database", time_limit=300)
+def limited(context: RunContext) -> None:
+    """A body that may run for up to five minutes."""
