@@ -106,7 +106,7 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
     "Skip" still starts the latest fire time that is within its grace: a start may be late by that much. Without
     the bound on what is on time, a restart of the only beat would let a whole grace full of ticks loose at once.
     """
-    lock_backends[schedule.lock.alias_wanted]
+    lock_backends[schedule.lock.alias_wanted]  # raises where LOCKS does not define it
     grace = schedule.misfire_grace
     window = grace if schedule.misfire == Misfire.SKIP else max(grace, schedule.catch_up_window)
     return decide(

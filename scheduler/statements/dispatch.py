@@ -118,9 +118,3 @@ WHERE n.name = %(name)s::text AND n.alias_in_force <> n.alias_wanted
   AND NOT EXISTS (SELECT FROM aegis_scheduler_execution e WHERE e.lock_name = n.name AND e.state = 'running')
 RETURNING n.alias_in_force
 """
-
-# in: ids are those of ticks. out: all that a message carries.
-MESSAGE_FIELDS = (
-    "id", "schedule_name", "fire_time", "task", "args", "kwargs", "queue", "priority", "delivery", "lock_name",
-    "lock_alias", "ttl", "once_per_tick", "attempt", "retries", "deadline",
-)  # fmt: skip
