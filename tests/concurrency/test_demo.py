@@ -60,17 +60,22 @@ def test_the_baseline_collides_the_strategies_do_not_and_nothing_is_left_running
     assert left == []
 
 
-def test_ctrl_c_ends_the_demo_with_its_result(environment: dict[str, str]) -> None:
-    process = demo(environment, "--workers", "1", "--beats", "1")
+def interrupt_after(process: subprocess.Popen[str], line: str) -> tuple[str, str]:
+    """Ctrl-C as soon as the demo has printed a line that begins with ``line``; what it printed from there on."""
     assert process.stderr is not None
     told: list[str] = []
 
-    def running() -> bool:
+    def printed() -> bool:
         told.append(process.stderr.readline())  # type: ignore[union-attr]
-        return told[-1].startswith("Logs:")
+        return told[-1].startswith(line)
 
-    wait_until(running, timeout=120, message=lambda: f"the demo ran: {told}")
+    wait_until(printed, timeout=120, message=lambda: f"the demo printed {line!r}: {told}")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    return process.communicate(timeout=120)
+
+
+def test_ctrl_c_ends_the_demo_with_its_result(environment: dict[str, str]) -> None:
+    process = demo(environment, "--workers", "1", "--beats", "1")
+    out, _ = interrupt_after(process, "Logs:")
     assert "Audit and side-effect ledger agree." in out
     assert process.returncode == 0

@@ -19,6 +19,7 @@ from rich.live import Live
 from aegis_site.demo.catalog import seed
 from aegis_site.demo.cli.seed import make_admin
 from aegis_site.demo.fleet import Fleet, FleetError, free_port
+from aegis_site.demo.interrupts import Interrupts
 from aegis_site.demo.results import Result, as_json, results
 from aegis_site.demo.table import table
 from locks import LockUnavailable, lock_backends
@@ -33,6 +34,7 @@ DRAIN_WITHIN = 40.0  # seconds for open ticks to be settled after the beats have
 PLAIN_EVERY = 10.0  # seconds between two lines where stderr is no terminal
 PIPED_WIDTH = 200  # characters of the table where stdout is no terminal
 UNAVAILABLE = 69
+INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -71,6 +73,8 @@ def run(
         took = _show(fleet, console, seconds)
     except (FleetError, LockUnavailable) as trouble:
         raise CommandError(str(trouble), returncode=UNAVAILABLE) from trouble
+    except KeyboardInterrupt:
+        raise CommandError("Stopped before the end; there is no result.", returncode=INTERRUPTED) from None
     rows = results()
     if options["format"] == "json":
         sys.stdout.write(json.dumps(as_json(rows, seconds=took, workers=workers, beats=beats), indent=2) + "\n")
@@ -84,15 +88,15 @@ def run(
 def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
     try:
         _prepare()
-        _start(fleet, console)
-        began = time.monotonic()
-        with _ending_on_ctrl_c(console):
+        with Interrupts() as interrupts:
+            _start(fleet, console, interrupts)
+            began = time.monotonic()
             schedules = seed(set(lock_backends.aliases()))  # not before: a beat would find what has passed
             console.print(f"{len(schedules)} schedules, every 2 s, each delivered to every worker")
             fleet.start_beats()
-            _watch(fleet, console, None if seconds is None else began + seconds)
-        took = time.monotonic() - began
-        _drain(fleet, console)
+            _watch(fleet, console, None if seconds is None else began + seconds, interrupts)
+            took = time.monotonic() - began
+            _drain(fleet, console)
         return took
     finally:
         fleet.stop()
@@ -104,11 +108,13 @@ def _prepare() -> None:
     _seconds_until_all_grant()
 
 
-def _start(fleet: Fleet, console: Console) -> None:
+def _start(fleet: Fleet, console: Console, interrupts: Interrupts) -> None:
     fleet.start_web_and_workers()
     password = make_admin(password=None)
     give_up = time.monotonic() + READY_WITHIN
     while not fleet.ready() or _seconds_until_all_grant() > 0:
+        if interrupts.asked:
+            raise KeyboardInterrupt  # nothing has happened yet that a result could tell of
         if time.monotonic() > give_up:
             raise FleetError(
                 f"Not all processes were ready within {READY_WITHIN:.0f} s; their logs are in {fleet.logs}."
@@ -125,14 +131,16 @@ def _seconds_until_all_grant() -> float:
     return max(lock_backends[alias].prepare() for alias in lock_backends.aliases())
 
 
-def _watch(fleet: Fleet, console: Console, until: float | None) -> None:
+def _watch(fleet: Fleet, console: Console, until: float | None, interrupts: Interrupts) -> None:
     """Show the figures as they grow: a live table in a terminal, a line now and then elsewhere."""
     with _display(console) as show:
-        while until is None or time.monotonic() < until:
+        while not interrupts.asked and (until is None or time.monotonic() < until):
             fleet.check()
             show()
             left = 1.0 if until is None else min(1.0, until - time.monotonic())
-            time.sleep(max(0.0, left))
+            interrupts.sleep(max(0.0, left))
+    if interrupts.asked:
+        console.print("Stopping ...")
 
 
 @contextmanager
@@ -152,14 +160,6 @@ def _display(console: Console) -> Iterator[Callable[[], None]]:
             console.print(f"{Tick.objects.count()} ticks, {ran} bodies executed")
 
     yield line
-
-
-@contextmanager
-def _ending_on_ctrl_c(console: Console) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print("Stopping ...")
 
 
 def _drain(fleet: Fleet, console: Console) -> None:
