@@ -101,6 +101,7 @@ INSTALLED_APPS = [
     "scheduler",  # before the admin, whose templates it overrides
     "locks",
     "aegis_site.demo",
+    "aegis_site.soak",
     "django_celery_beat",
     "django.contrib.admin",
     "django.contrib.auth",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from aegis_site.embedded import ChildProcess, spawn
+from aegis_site.embedded import ChildProcess
+from aegis_site.project_processes import celery, python, worker_is_ready
 
 # Bodies that one worker runs at the same time.
 CONCURRENCY = 3
@@ -34,15 +33,15 @@ class Fleet:
 
     def start_web_and_workers(self) -> None:
         """Start all but the beats, so that the first tick finds everybody listening."""
-        self.web = self._python(
+        self.web = python(
             "web", "-m", "gunicorn", "aegis_site.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4",
-            "--no-control-socket",
+            "--no-control-socket", logs=self.logs,
         )  # fmt: skip
         for number in range(1, self._wanted[0] + 1):
             self.workers.append(
-                self._celery(
+                celery(
                     f"worker-{number}", "worker", "-n", f"worker{number}@demo", "-c", str(CONCURRENCY),
-                    "--without-mingle", "--without-gossip",
+                    "--without-mingle", "--without-gossip", logs=self.logs,
                 )
             )  # fmt: skip
 
@@ -50,12 +49,12 @@ class Fleet:
         for number in range(1, self._wanted[1] + 1):
             pid_file = self.logs / f"beat-{number}.pid"
             pid_file.unlink(missing_ok=True)
-            self.beats.append(self._celery(f"beat-{number}", "beat", "--pidfile", str(pid_file)))
+            self.beats.append(celery(f"beat-{number}", "beat", "--pidfile", str(pid_file), logs=self.logs))
 
     def ready(self) -> bool:
         """Whether every worker takes messages and the pages answer. Raises ``FleetError`` where one has ended."""
         self.check()
-        listening = all(" ready." in worker.log.read_text(errors="replace") for worker in self.workers)
+        listening = all(worker_is_ready(worker) for worker in self.workers)
         return listening and _answers(f"http://127.0.0.1:{self.port}/healthz")
 
     def check(self) -> None:
@@ -78,14 +77,6 @@ class Fleet:
 
     def _all(self) -> list[ChildProcess]:
         return [*([self.web] if self.web else []), *self.workers, *self.beats]
-
-    def _celery(self, name: str, *arguments: str) -> ChildProcess:
-        return self._python(name, "-m", "celery", "-A", "aegis_site", *arguments, "-l", "INFO")
-
-    def _python(self, name: str, *arguments: str) -> ChildProcess:
-        log = self.logs / f"{name}.log"
-        log.unlink(missing_ok=True)
-        return spawn(name, [sys.executable, *arguments], log=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 
 
 def free_port(wanted: int) -> int:

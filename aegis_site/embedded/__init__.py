@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from aegis_site.embedded.errors import EmbeddedError, FolderInUse
 from aegis_site.embedded.processes import ChildProcess, spawn
-from aegis_site.embedded.services import Services, ensure_services, wants_services
+from aegis_site.embedded.services import Services, ensure_services, own_services, wants_services
 
 __all__ = [
     "ChildProcess",
@@ -19,6 +19,7 @@ __all__ = [
     "FolderInUse",
     "Services",
     "ensure_services",
+    "own_services",
     "spawn",
     "wants_services",
 ]

@@ -155,8 +155,9 @@ class Services:
 
 
 def wants_services(arguments: Sequence[str]) -> bool:
-    """Whether a management command brings its own services: `aegis demo` does, its help does not."""
-    return list(arguments[:2]) == ["aegis", "demo"] and not {"-h", "--help"}.intersection(arguments)
+    """Whether a management command brings its own services: `aegis demo` and `aegis soak` do, their help does not."""
+    brings = list(arguments[:1]) == ["aegis"] and arguments[1:2] in (["demo"], ["soak"])
+    return brings and not {"-h", "--help"}.intersection(arguments)
 
 
 @contextmanager
@@ -170,9 +171,19 @@ def ensure_services(project: Path) -> Iterator[Services | None]:
     if any(os.environ.get(name) for name in REQUIRED):
         yield None
         return
+    global _own
     with _signals_as_exit(), Services(state.embedded_folder(project)) as services:
         os.environ.update(services.env())
+        _own = services
         yield services
+
+
+_own: Services | None = None
+
+
+def own_services() -> Services | None:
+    """The services that `ensure_services()` started in this process, None where it uses the environment's own."""
+    return _own
 
 
 @contextmanager

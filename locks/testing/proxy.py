@@ -21,13 +21,14 @@ class TcpProxy:
     """Forwards ``127.0.0.1:port`` to ``upstream``. A context manager; starts healthy.
 
     ``cut()`` ends all connections and refuses new ones. ``swallow_answers()`` forwards requests and drops
-    answers. ``hold_answers()`` keeps them back until ``heal()``, which delivers them late and undoes the
-    other faults; connections whose answers were swallowed stay broken, as they would be.
+    answers; ``lose_all()`` drops both. ``hold_answers()`` keeps them back until ``heal()``, which delivers them
+    late and undoes the other faults; connections that have lost something stay broken, as they would be.
     """
 
     def __init__(self, upstream: Address) -> None:
         self.upstream = upstream
         self.requests = 0  # pieces forwarded to the server, to see that something was sent
+        self.dropped = 0  # pieces and connections that a fault has lost, to see that it was felt
         self._mode = "healthy"
         self._flowing = threading.Event()
         self._flowing.set()
@@ -47,10 +48,14 @@ class TcpProxy:
 
     def cut(self) -> None:
         self._mode = "cut"
+        self.dropped += len(self._sockets)
         self._end_connections()
 
     def swallow_answers(self) -> None:
         self._mode = "swallow"
+
+    def lose_all(self) -> None:
+        self._mode = "lose"
 
     def hold_answers(self) -> None:
         self._flowing.clear()
@@ -75,6 +80,7 @@ class TcpProxy:
             except OSError:
                 return  # closed
             if self._mode == "cut":
+                self.dropped += 1
                 client.close()
                 continue
             try:
@@ -92,7 +98,8 @@ class TcpProxy:
             while data := source.recv(_CHUNK):
                 if is_answer:
                     self._flowing.wait()
-                if is_answer and self._mode == "swallow":
+                if self._mode == "lose" or (is_answer and self._mode == "swallow"):
+                    self.dropped += 1
                     continue
                 self.requests += not is_answer
                 target.sendall(data)

@@ -38,14 +38,15 @@ INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--workers", type=_positive, default=4, help="worker processes (default 4)")
-    parser.add_argument("--beats", type=_positive, default=2, help="beat processes (default 2)")
-    parser.add_argument("--seconds", type=_positive, help="how long ticks are made (default: until Ctrl-C)")
+    parser.add_argument("--workers", type=positive, default=4, help="worker processes (default 4)")
+    parser.add_argument("--beats", type=positive, default=2, help="beat processes (default 2)")
+    parser.add_argument("--seconds", type=positive, help="how long ticks are made (default: until Ctrl-C)")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result on stdout")
     parser.add_argument("--port", type=_port, default=8000, help="of the pages (default 8000; 0: any free one)")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1. Raises ``ArgumentTypeError`` with what is wrong."""
     return _whole(text, least=1, most=10_000_000)
 
 

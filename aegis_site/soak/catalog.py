@@ -1,0 +1,61 @@
+"""The schedules of a soak: every strategy, short and long bodies, all three answers to a lost lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.models import LockName, Schedule
+from scheduler.models.tick import Delivery
+
+PERIOD = 1  # seconds, of every schedule
+TTL = 4.0  # seconds, of every lease
+TASKS = "aegis_site.soak.tasks."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of schedule: its task, how long the body takes, how many of it each strategy gets."""
+
+    word: str
+    task: str
+    seconds: float
+    number: int = 1
+    finish: bool = False
+
+
+KINDS = (
+    Kind(word="short", task="count", seconds=0.3, number=3),
+    Kind(word="long", task="count", seconds=1.5),  # longer than the period
+    Kind(word="finish", task="count", seconds=0.3, finish=True),
+    Kind(word="interrupt", task="count_interrupted", seconds=0.3),
+    Kind(word="kill", task="count_killed", seconds=0.3),
+)
+BASELINE = Kind(word="baseline", task="count", seconds=0.3)
+
+
+def seed(aliases: list[str], *, tick_guard: bool, commit_guard: bool) -> list[Schedule]:
+    """Store the schedules of the strategies ``aliases``; with a guard off it is off for all of them."""
+    made = []
+    for alias in aliases:
+        kinds = (BASELINE,) if alias == "none" else KINDS
+        for kind in kinds:
+            for number in range(1, kind.number + 1):
+                guards = (tick_guard and alias != "none", commit_guard)
+                made.append(_store(alias, kind, number, *guards))
+    return made
+
+
+def _store(alias: str, kind: Kind, number: int, tick_guard: bool, commit_guard: bool) -> Schedule:
+    name = f"{alias}-{kind.word}-{number}"
+    lock = LockName.objects.create(name=f"soak.{name}", alias_wanted=alias)
+    return Schedule.objects.create(
+        name=name,
+        task=f"{TASKS}{kind.task}",
+        kwargs={"seconds": kind.seconds, "guarded": commit_guard, "finish": kind.finish and commit_guard},
+        every_seconds=PERIOD,
+        lock=lock,
+        ttl=TTL if alias != "none" else None,
+        once_per_tick=tick_guard,
+        delivery=Delivery.ONE_WORKER if alias != "none" else Delivery.EVERY_WORKER,
+        misfire_grace=30,
+    )

@@ -1,0 +1,1 @@
+"""Verbs that the soak adds to ``manage.py aegis``."""
