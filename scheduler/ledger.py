@@ -21,6 +21,7 @@ import psycopg
 from locks import Lease
 from locks.clock import boottime
 from locks.connection import execute
+from scheduler import starvation
 from scheduler.conf import conf
 from scheduler.delivery import Delivery
 from scheduler.error_text import storable
@@ -82,11 +83,18 @@ def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) 
 
 
 def refused(delivery: Delivery, *, acquire_ms: float) -> Started:
-    """Store a refusal; it closes the tick only on evidence (``statements.refuse``)."""
-    rows = _once(refuse.REFUSED, {**delivery.keys, "acquire_ms": acquire_ms})
+    """Store a refusal; it closes the tick, or lets it wait, only on evidence (``statements.refuse``)."""
+    parameters = {**delivery.keys, "acquire_ms": acquire_ms}
+    try:
+        rows = _once(refuse.REFUSED, parameters)
+    except LedgerUnavailable as trouble:
+        if not isinstance(trouble.__cause__, psycopg.errors.UniqueViolation):
+            raise
+        rows = _once(refuse.REFUSED, parameters)  # another tick of the schedule has just taken the only place
     if not rows:
         raise TickGone(f"tick {delivery.tick_id} does not exist")
-    row_id, state, reason, _ = rows[0]
+    row_id, state, reason, _, before = rows[0]
+    starvation.notice(delivery.schedule, before)
     return Started(id=row_id, state=ExecutionState(state), reason=reason)
 
 

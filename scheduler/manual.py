@@ -56,11 +56,11 @@ WITH guard AS (
 )
 INSERT INTO aegis_scheduler_tick (
     schedule_id, schedule_name, revision, fire_time, manual_key, task, args, kwargs, queue, delivery, lock_name,
-    lock_alias, ttl, once_per_tick, grace, max_attempts, state, outcome, reason, attempt, retries, copies,
+    lock_alias, ttl, once_per_tick, grace, overlap, max_attempts, state, outcome, reason, attempt, retries, copies,
     dispatch_at, deadline, missed_count)
 SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(key)s::text, %(task)s::text,
        %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, 'one_worker', guard.name, guard.alias_in_force,
-       %(ttl)s::float8, true, %(grace)s::float8, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
+       %(ttl)s::float8, true, %(grace)s::float8, %(overlap)s::text, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
        clock_timestamp() + make_interval(secs => %(patience)s::float8),
        clock_timestamp() + make_interval(secs => %(grace)s::float8), 0
 FROM guard
@@ -93,6 +93,7 @@ def request_run(schedule: Schedule, *, key: str | None = None) -> int:
         schedule_name=schedule.name,
         queue=schedule.queue,
         grace=schedule.misfire_grace,
+        overlap=schedule.overlap,
         max_attempts=schedule.max_attempts,
         patience=0.0,
     )
@@ -119,7 +120,7 @@ def adopt(
     made = _make(
         name=task.exclusive_lock_name or _name_of(task),
         alias=task.exclusive_lock,
-        key=f"call:{task_id}",
+        key=_key_of(task_id),
         task=task.name,
         args=list(args),
         kwargs=kwargs,
@@ -135,6 +136,7 @@ def adopt(
         guarded=True,
         task_id=task_id,
         worker=worker,
+        manual_key=_key_of(task_id),
         **made,
     )
 
@@ -159,6 +161,11 @@ def forgo(delivery: Delivery, state: ExecutionState, reason: str) -> None:
         )  # fmt: skip
 
 
+def _key_of(task_id: str) -> str:
+    """The key of the manual tick of a message."""
+    return f"call:{task_id}"
+
+
 def _name_of(task: ExclusiveTask) -> str:
     try:
         return validate_name(task.name.lower())
@@ -173,6 +180,7 @@ def _make(**facts: Any) -> dict[str, Any]:
         "schedule_name": "",
         "queue": "",
         "grace": GRACE,
+        "overlap": "skip",  # a caller is told at once
         "max_attempts": 1,
         **facts,
         # As Celery's messages spell it, so that a later attempt is given the same values.

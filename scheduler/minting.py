@@ -16,6 +16,7 @@ from django.db import connection, transaction
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler.conf import conf
+from scheduler.jitter import delay
 from scheduler.misfire import Decision, decide
 from scheduler.models import LockName, Schedule, Tick
 from scheduler.models.schedule import Misfire
@@ -27,11 +28,13 @@ logger = logging.getLogger("aegis.ticker")
 MOMENT = timedelta(microseconds=1)
 # Ticks stored for one schedule in one pass; what is beyond becomes one misfired row.
 MAX_TICKS = 1000
+# What a row that cannot be read raises, whichever of its columns is at fault.
+UNREADABLE = (ValueError, TypeError, ArithmeticError, InvalidLockBackend)
 
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """What one pass stored: ticks to publish, and whether the batch was full."""
+    """What one pass stored: ticks to publish now, and whether the batch was full."""
 
     ticks: tuple[Tick, ...]
     full: bool
@@ -44,12 +47,12 @@ def mint(now: datetime | None = None) -> Minted:
         now = now or read_at
         if not schedules:
             return Minted((), full=False)
-        aliases = _aliases_in_force({schedule.lock_id for schedule in schedules})
-        ticks: list[Tick] = []
+        aliases = aliases_in_force({schedule.lock_id for schedule in schedules})
+        ticks: list[NewTick] = []
         ours = [schedule for schedule in schedules if schedule.lock_id in aliases]
         for schedule in ours:
             ticks += _take(schedule, aliases[schedule.lock_id], now)
-        stored = _store(ticks)
+        stored = _store(ticks, now)
     return Minted(stored, full=bool(ours) and len(schedules) >= conf("BATCH"))
 
 
@@ -62,7 +65,7 @@ def _due() -> tuple[list[Schedule], datetime]:
     return [found[row[0]] for row in rows], rows[0][1] if rows else datetime.max.replace(tzinfo=UTC)
 
 
-def _aliases_in_force(names: Iterable[str]) -> dict[str, str]:
+def aliases_in_force(names: Iterable[str]) -> dict[str, str]:
     """Lock the names, in order, and put wanted strategies in force where nothing is open.
 
     The lock is what makes "nothing is open" true: another beat that stores a tick under the name holds it until
@@ -86,18 +89,28 @@ def _aliases_in_force(names: Iterable[str]) -> dict[str, str]:
     return aliases
 
 
-def _take(schedule: Schedule, alias: str, now: datetime) -> list[Tick]:
+def _take(schedule: Schedule, alias: str, now: datetime) -> list[NewTick]:
     """The ticks of one due row, which moves on; a row that cannot be read is marked, shown and skipped, and harms
     no other."""
     try:
-        decision = _decide(schedule, now)
-        ticks = _ticks(schedule, decision, alias, now)
-    except (ValueError, TypeError, ArithmeticError, InvalidLockBackend) as problem:
+        next_fire_at, ticks = plan(schedule, alias, now)
+    except UNREADABLE as problem:
         logger.exception("schedule %s cannot be read and is left out", schedule.name)
-        Schedule.objects.filter(pk=schedule.pk).update(broken_reason=f"{type(problem).__name__}: {problem}"[:500])
+        Schedule.objects.filter(pk=schedule.pk).update(broken_reason=reason_of(problem))
         return []
-    _advance(schedule, decision.next_fire_at)
+    _advance(schedule, next_fire_at)
     return ticks
+
+
+def plan(schedule: Schedule, alias: str, now: datetime) -> tuple[datetime | None, list[NewTick]]:
+    """The next fire time and the ticks until ``now``; stores nothing. Raises one of ``UNREADABLE``."""
+    decision = _decide(schedule, now)
+    return decision.next_fire_at, _ticks(schedule, decision, alias, now)
+
+
+def reason_of(problem: BaseException) -> str:
+    """What is kept in ``broken_reason``."""
+    return f"{type(problem).__name__}: {problem}"[:500]
 
 
 def _decide(schedule: Schedule, now: datetime) -> Decision:
@@ -107,6 +120,7 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
     the bound on what is on time, a restart of the only beat would let a whole grace full of ticks loose at once.
     """
     lock_backends[schedule.lock.alias_wanted]  # raises where LOCKS does not define it
+    schedule.check_jitter()
     grace = schedule.misfire_grace
     window = grace if schedule.misfire == Misfire.SKIP else max(grace, schedule.catch_up_window)
     return decide(
@@ -117,11 +131,14 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
         grace=min(grace, conf("ON_TIME")),
         catch_up_window=window,
         limit=MAX_TICKS,
+        named=schedule.next_fire_at,
     )
 
 
 def _boundary(schedule: Schedule) -> datetime:
-    """Fire times after this are this pass's business: nothing before an edit or a pause is filled in."""
+    """Fire times after this are this pass's business: nothing before an edit is filled in, nor what passed during
+    a pause. A pause with an end ends by itself, and that instant is the boundary: a beat that comes by later
+    applies the misfire policy to what came after it."""
     bounds = [schedule.activated_at] if schedule.activated_at else []
     if schedule.next_fire_at:
         bounds.append(schedule.next_fire_at - MOMENT)
@@ -130,20 +147,39 @@ def _boundary(schedule: Schedule) -> datetime:
     return max(bounds)
 
 
-def _ticks(schedule: Schedule, decision: Decision, alias: str, now: datetime) -> list[Tick]:
+@dataclass(frozen=True, slots=True)
+class NewTick:
+    """A tick to be stored, and the instant from which it may be published."""
+
+    tick: Tick
+    publish_from: datetime
+
+
+def _ticks(schedule: Schedule, decision: Decision, alias: str, now: datetime) -> list[NewTick]:
+    """Ticks that fire, and those that say what does not.
+
+    The deadline counts from the fire time, plus jitter, or from now where a fire time is caught up. A tick whose
+    jitter is not over waits as ``planned`` until a pass finds its ``dispatch_at`` in the past; jitter spreads what
+    is caught up as well, or a beat that comes back would start everything at one instant.
+    """
     ticks = []
-    for planned in decision.ticks:
-        tick = _stamped(schedule, alias, planned.fire_time)
-        tick.deadline = max(planned.fire_time, now) + timedelta(seconds=schedule.misfire_grace)
-        tick.dispatch_at = now + timedelta(seconds=conf("REDISPATCH_GRACE"))
-        ticks.append(tick)
+    for fires in decision.ticks:
+        tick = _stamped(schedule, alias, fires.fire_time)
+        jitter = delay(schedule.pk, fires.fire_time, schedule.jitter_seconds)
+        publish_from = (now if fires.late else fires.fire_time) + jitter
+        tick.jitter = jitter.total_seconds()
+        tick.deadline = max(publish_from, now) + timedelta(seconds=schedule.misfire_grace)
+        tick.dispatch_at = max(publish_from, now)
+        if publish_from <= now:  # this pass publishes it, so other beats leave it alone for a while
+            tick.dispatch_at += timedelta(seconds=conf("REDISPATCH_GRACE"))
+        ticks.append(NewTick(tick, publish_from))
     for stretch in decision.skipped:
         tick = _stamped(schedule, alias, stretch.first)
         tick.deadline = tick.dispatch_at = tick.closed_at = now
         tick.state, tick.outcome = TickState.MISFIRED, TickOutcome.MISFIRED
         tick.reason = f"no beat stored it in time; misfire policy: {schedule.get_misfire_display().lower()}"
         tick.through, tick.missed_count = stretch.through, stretch.count
-        ticks.append(tick)
+        ticks.append(NewTick(tick, now))
     return ticks
 
 
@@ -165,25 +201,27 @@ def _stamped(schedule: Schedule, alias: str, fire_time: datetime) -> Tick:
         ttl=schedule.ttl or backend.ttl,
         once_per_tick=schedule.once_per_tick,
         grace=schedule.misfire_grace,
+        overlap=schedule.overlap,
         max_attempts=schedule.max_attempts,
     )
 
 
-def _store(ticks: list[Tick]) -> tuple[Tick, ...]:
-    """Insert what is not stored yet; returns what is to be published.
+def _store(planned: list[NewTick], now: datetime) -> tuple[Tick, ...]:
+    """Insert what is not stored yet; returns what is to be published now.
 
     The schedules are locked, so nobody else inserts under them now; a fire time may be there already where the
     database's clock was set back. The unique constraint stands behind this.
     """
     named = set(
         Tick.objects.filter(
-            schedule_id__in={tick.schedule_id for tick in ticks},
-            fire_time__in={tick.fire_time for tick in ticks},
+            schedule_id__in={p.tick.schedule_id for p in planned},
+            fire_time__in={p.tick.fire_time for p in planned},
             manual_key=None,
         ).values_list("schedule_id", "fire_time")
     )
-    fresh = Tick.objects.bulk_create(t for t in ticks if (t.schedule_id, t.fire_time) not in named)
-    return tuple(tick for tick in fresh if tick.state == TickState.PLANNED)
+    fresh = [p for p in planned if (p.tick.schedule_id, p.tick.fire_time) not in named]
+    Tick.objects.bulk_create(p.tick for p in fresh)
+    return tuple(p.tick for p in fresh if p.tick.state == TickState.PLANNED and p.publish_from <= now)
 
 
 def _advance(schedule: Schedule, next_fire_at: datetime | None) -> None:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
-from scheduler.recurrence import Recurrence
+from scheduler.recurrence import Stretch
 
 Policy = Literal["skip", "fire_once", "fire_all"]
 POLICIES: tuple[Policy, ...] = ("skip", "fire_once", "fire_all")
@@ -61,8 +61,51 @@ class Decision:
     next_fire_at: datetime | None
 
 
+class FireTimes(Protocol):
+    """What the policy asks of a recurrence."""
+
+    def next_after(self, t: datetime) -> datetime | None: ...
+
+    def fire_times(self, after: datetime, until: datetime, limit: int) -> Stretch: ...
+
+    def last_in(self, after: datetime, until: datetime) -> datetime | None: ...
+
+    def count_in(self, after: datetime, until: datetime, cap: int) -> tuple[int, bool]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A recurrence and one fire time that was named before its rules changed. The stored name wins.
+
+    Timeline: a beat stores 01:30 UTC as the next fire time; the rules of the zone are updated, by which it is
+    00:30 UTC; at 01:30 a beat with the new rules finds no fire time that has just come due, and tomorrow's is the
+    next: without this, today's would be lost without a trace.
+    """
+
+    recurrence: FireTimes
+    at: datetime
+
+    def next_after(self, t: datetime) -> datetime | None:
+        return self.at if t < self.at else self.recurrence.next_after(t)
+
+    def fire_times(self, after: datetime, until: datetime, limit: int) -> Stretch:
+        if not after < self.at <= until:
+            return self.recurrence.fire_times(max(after, self.at), until, limit)
+        later = self.recurrence.fire_times(self.at, until, limit)
+        times = (self.at, *later.times)
+        return Stretch(times=times[:limit], more=later.more or len(times) > limit)
+
+    def last_in(self, after: datetime, until: datetime) -> datetime | None:
+        later = self.recurrence.last_in(max(after, self.at), until)
+        return later or (self.at if after < self.at <= until else None)
+
+    def count_in(self, after: datetime, until: datetime, cap: int) -> tuple[int, bool]:
+        count, more = self.recurrence.count_in(max(after, self.at), until, cap)
+        return count + (after < self.at <= until), more
+
+
 def decide(
-    recurrence: Recurrence,
+    recurrence: FireTimes,
     *,
     after: datetime,
     now: datetime,
@@ -70,17 +113,21 @@ def decide(
     grace: float,
     catch_up_window: float,
     limit: int = 1000,
+    named: datetime | None = None,
 ) -> Decision:
     """Handle the fire times in (after, now].
 
     ``after`` is the last fire time already handled, or the instant of activation: nothing before it is ever
-    looked at. ``grace`` and ``catch_up_window`` are seconds before ``now``. At most ``limit`` ticks are
-    planned; the rest is left for the next pass. Where ``after`` lies ahead of ``now`` (a clock set back)
-    nothing is planned and nothing before ``after`` is named again. Raises ``ValueError`` for an unknown
-    policy, a negative time and a limit below 1.
+    looked at. ``named`` is a fire time that was stored as the next one; after ``after`` it counts even if the
+    recurrence no longer names it (``Named``). ``grace`` and ``catch_up_window`` are seconds before ``now``. At
+    most ``limit`` ticks are planned; the rest is left for the next pass. Where ``after`` lies ahead of ``now``
+    (a clock set back) nothing is planned and nothing before ``after`` is named again. Raises ``ValueError`` for
+    an unknown policy, a negative time and a limit below 1.
     """
     _check(policy, grace, catch_up_window, limit)
     after, now = after.astimezone(UTC), now.astimezone(UTC)
+    if named is not None and after < named and recurrence.next_after(named - _TICK) != named:
+        recurrence = Named(recurrence, named)
     if after >= now:
         return Decision(ticks=(), skipped=(), next_fire_at=recurrence.next_after(after))
     on_time_from = max(after, _before(now, grace))
@@ -96,7 +143,7 @@ def decide(
 
 
 def _split(
-    recurrence: Recurrence,
+    recurrence: FireTimes,
     after: datetime,
     fire_from: datetime,
     on_time_from: datetime,
@@ -112,7 +159,7 @@ def _split(
     )
 
 
-def _stretch(recurrence: Recurrence, after: datetime, until: datetime) -> tuple[SkippedStretch, ...]:
+def _stretch(recurrence: FireTimes, after: datetime, until: datetime) -> tuple[SkippedStretch, ...]:
     """The fire times in (after, until] as one stretch; empty where there is none."""
     first = recurrence.next_after(after)
     if first is None or first > until:
@@ -123,7 +170,7 @@ def _stretch(recurrence: Recurrence, after: datetime, until: datetime) -> tuple[
     return (SkippedStretch(first=first, through=through, count=count, more=more),)
 
 
-def _any(recurrence: Recurrence, after: datetime, until: datetime) -> bool:
+def _any(recurrence: FireTimes, after: datetime, until: datetime) -> bool:
     first = recurrence.next_after(after)
     return first is not None and first <= until
 

@@ -17,6 +17,8 @@ class TickState(TextChoices):
     PLANNED = "planned", "Planned"
     # Published at least once; nobody has begun it.
     DISPATCHED = "dispatched", "Dispatched"
+    # Refused while another body ran under its lock name; the end of that body dispatches it again (queue one).
+    WAITING = "waiting", "Waiting"
     # An execution has claimed it.
     STARTED = "started", "Started"
     # Over, with an outcome.
@@ -61,7 +63,7 @@ class TickOutcome(TextChoices):
     MISFIRED = "misfired", "Misfired"
 
 
-OPEN_TICKS = (TickState.PLANNED, TickState.DISPATCHED, TickState.STARTED)
+OPEN_TICKS = (TickState.PLANNED, TickState.DISPATCHED, TickState.WAITING, TickState.STARTED)
 REFUSED = (ExecutionState.PREVENTED, ExecutionState.DUPLICATE, ExecutionState.LATE, ExecutionState.BLOCKED)
 ENDED = (
     ExecutionState.EXECUTED,
@@ -71,9 +73,13 @@ ENDED = (
     ExecutionState.ABANDONED,
 )
 
+_UNBEGUN = frozenset(
+    {TickState.DISPATCHED, TickState.WAITING, TickState.STARTED, TickState.CLOSED, TickState.MISFIRED}
+)
 TICK_MOVES: dict[TickState, frozenset[TickState]] = {
-    TickState.PLANNED: frozenset({TickState.DISPATCHED, TickState.STARTED, TickState.CLOSED, TickState.MISFIRED}),
-    TickState.DISPATCHED: frozenset({TickState.STARTED, TickState.CLOSED, TickState.MISFIRED}),
+    TickState.PLANNED: _UNBEGUN,
+    TickState.DISPATCHED: _UNBEGUN - {TickState.DISPATCHED},
+    TickState.WAITING: _UNBEGUN - {TickState.WAITING},
     TickState.STARTED: frozenset({TickState.CLOSED, TickState.DISPATCHED}),
     TickState.CLOSED: frozenset(),
     TickState.MISFIRED: frozenset(),

@@ -1,7 +1,7 @@
 """One pass of a beat over the catalog and the ledger.
 
-Mint what is due, publish it after the commit, publish again what was lost, settle what nobody began in time, and
-reap. Each step is its own transaction and fails alone: a database error ends that step, never the beat.
+Publish again what was lost or woken, mint what is due and publish it after the commit, settle what nobody began in
+time, and reap. Each step is its own transaction and fails alone: a database error ends that step, never the beat.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from django.db import connection
 from locks.clock import boottime
 from scheduler.conf import conf
 from scheduler.failpoints import failpoint
+from scheduler.healing import heal
 from scheduler.minting import mint
 from scheduler.models import Tick
 from scheduler.publisher import publish
@@ -28,6 +29,8 @@ logger = logging.getLogger("aegis.ticker")
 # Shortest waits between two passes, seconds.
 MOMENT = 0.01
 HELD_BY_ANOTHER = 0.1
+# Seconds between two looks at broken rows.
+HEAL_INTERVAL = 60.0
 
 
 class Ticker:
@@ -36,12 +39,17 @@ class Ticker:
     def __init__(self) -> None:
         self.reaper = Reaper()
         self._publishes_from = 0.0  # boottime() until which a broker that has just failed is left alone
+        self._heals_from = 0.0  # boottime() until which broken rows are left alone
 
     def tick(self) -> float:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
         self._step(self._close_switched_off)
+        self._step(self._heal)
+        # Before the new ticks: one that has waited is not to lose its lock name to a fresh one each time.
+        self._step(self._redispatch)
         self._step(self._mint_and_publish)
-        self.tend()
+        self._step(self._settle)
+        self._step(self.reaper.reap)
         return self._step(self._until_next) or conf("PASS_INTERVAL")
 
     def tend(self) -> None:
@@ -80,6 +88,7 @@ class Ticker:
 
     def _redispatch(self) -> None:
         """Publish open ticks whose ``dispatch_at`` has passed; it is moved forward first, so that only we do."""
+        _run(dispatch.WAKE, {"batch": conf("BATCH")})
         if boottime() < self._publishes_from:
             return
         rows = _run(dispatch.REDISPATCH, {"grace": conf("REDISPATCH_GRACE"), "batch": conf("BATCH")})
@@ -96,6 +105,12 @@ class Ticker:
 
     def _close_switched_off(self) -> None:
         _run(dispatch.SWITCHED_OFF, {"batch": conf("BATCH")})
+
+    def _heal(self) -> None:
+        """Look at broken rows at once after a start, when LOCKS may have been mended, and then once a minute."""
+        if boottime() >= self._heals_from:
+            self._heals_from = boottime() + HEAL_INTERVAL
+            heal()
 
     def _until_next(self) -> float:
         left = _run(dispatch.NEXT_DUE, {})[0][0]

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.forms.utils import ErrorList
 from django.utils import timezone
 
 from locks import InvalidLockBackend, lock_backends
@@ -15,6 +16,7 @@ from scheduler import recurrence as recurrences
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
 from scheduler.registry import exclusive_tasks
+from scheduler.retargeting import ttl_problem
 
 PREVIEWED = 5
 # Where the recurrence names its arguments otherwise than the form its fields.
@@ -46,8 +48,8 @@ class ScheduleForm(forms.ModelForm):
         model = Schedule
         fields = (
             "name", "notes", "task", "args", "kwargs", "queue", "priority", "cron_expression", "time_zone",
-            "every_seconds", "anchor", "once_at", "start_at", "end_at", "ttl", "once_per_tick", "delivery",
-            "misfire", "misfire_grace", "catch_up_window", "max_attempts", "enabled",
+            "every_seconds", "anchor", "once_at", "start_at", "end_at", "jitter_seconds", "ttl", "once_per_tick",
+            "delivery", "overlap", "misfire", "misfire_grace", "catch_up_window", "max_attempts", "enabled",
         )  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -89,6 +91,10 @@ class ScheduleForm(forms.ModelForm):
         """The next fire times of the values in the form."""
         recurrence = self.recurrence()
         return recurrence.preview(timezone.now(), PREVIEWED) if recurrence else []
+
+    def jitter(self) -> float:
+        """Up to how many seconds after its fire time a run is published; 0 where the form says none that is valid."""
+        return getattr(self.instance, "jitter_seconds", 0) if "jitter_seconds" not in self.errors else 0
 
     def surprises(self) -> list[recurrences.RecurrenceWarning]:
         """What may surprise in the recurrence."""
@@ -136,29 +142,12 @@ class ScheduleForm(forms.ModelForm):
         except InvalidLockBackend as problem:
             self.add_error("strategy", f"{problem} Correct LOCKS or choose another strategy.")
             return
-        if ttl is not None:
-            try:
-                backend.clean_ttl(ttl)
-            except ValueError as refusal:
-                self.add_error("ttl", str(refusal))
-                return
-        self._check_time_limit(backend, cleaned.get("task"), ttl or backend.ttl)
-
-    def _check_time_limit(self, backend: Any, task_name: str | None, ttl: float) -> None:
-        """A claim is not renewed, so a body that may run longer than its window is told before it is saved.
-
-        An edit that touches nothing of this is let through: a schedule stored by code can be switched off here.
-        """
+        # An edit that touches nothing of this is let through: a schedule stored by code can be switched off here.
         if self.instance.pk and not {"task", "lock_name", "strategy", "ttl"}.intersection(self.changed_data):
             return
-        task = exclusive_tasks().get(task_name or "")
-        limit = getattr(task, "time_limit", None)
-        if backend.verifies and not backend.renewable and limit and limit >= ttl:
-            self.add_error(
-                "ttl",
-                f"Strategy {backend.alias} is not renewed: the task's hard time limit is {limit:g} s and must be "
-                f"below the window of {ttl:g} s. Raise the TTL above {limit:g}, or lower the task's time_limit.",
-            )
+        refusal = ttl_problem(backend, cleaned.get("task"), ttl)
+        if refusal:
+            self.add_error("ttl", refusal)
 
     def _check_arguments(self, cleaned: dict[str, Any]) -> None:
         """The task would accept these arguments: told here instead of failing at every tick."""
@@ -187,6 +176,21 @@ class ScheduleForm(forms.ModelForm):
             field = _FORM_FIELDS.get(problem.field, "cron_expression")
             if field not in self.errors:
                 self.add_error(field, problem.message)
+        else:
+            self._check_jitter()
+
+    def _check_jitter(self) -> None:
+        try:
+            self.instance.check_jitter()
+        except ValueError as problem:
+            self._drop_error("jitter")  # the same, told by the name of a constraint
+            self.add_error("jitter_seconds", str(problem))
+
+    def _drop_error(self, code: str) -> None:
+        kept = [e for e in self.errors.get(NON_FIELD_ERRORS, ErrorList()).as_data() if e.code != code]
+        self.errors.pop(NON_FIELD_ERRORS, None)
+        for error in kept:
+            self.add_error(None, error)
 
     def store_lock(self) -> LockName:
         """Make or change the row of the lock name; the ticker puts the strategy in force when it is safe."""

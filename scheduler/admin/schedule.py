@@ -8,16 +8,20 @@ from django.contrib import admin
 from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
 from scheduler.admin.forms import ScheduleForm
-from scheduler.models import Schedule, ScheduleChange
+from scheduler.admin.pausing import PausingMixin
+from scheduler.changes import note
+from scheduler.models import Schedule
+from scheduler.notes import noted, notes
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(admin.ModelAdmin):
+class ScheduleAdmin(PausingMixin, admin.ModelAdmin):
     """Edits follow within two seconds; each leaves a change row with who, what and why."""
 
     form = ScheduleForm
@@ -35,11 +39,12 @@ class ScheduleAdmin(admin.ModelAdmin):
             {
                 "fields": (
                     ("cron_expression", "time_zone"), "every_seconds", "once_at", ("start_at", "end_at"),
+                    "jitter_seconds",
                 ),
                 "description": "Exactly one of cron, every and once at.",
             },
         ),
-        ("Exclusive", {"fields": (("lock_name", "strategy"), "ttl", "once_per_tick", "delivery")}),
+        ("Exclusive", {"fields": (("lock_name", "strategy"), "ttl", "overlap", "once_per_tick", "delivery")}),
         (
             "If a run is missed or dies",
             {"fields": ("misfire", ("misfire_grace", "catch_up_window"), "max_attempts")},
@@ -48,12 +53,17 @@ class ScheduleAdmin(admin.ModelAdmin):
         ("Change history", {"fields": ("reason",)}),
     )  # fmt: skip
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
+        return noted(super().get_queryset(request))
+
     @admin.display(description="state")
     def state(self, schedule: Schedule) -> str:
-        word = schedule.state_word(timezone.now())
+        """The word, and below it what its owner should know."""
+        now = timezone.now()
+        word = schedule.state_word(now)
         glyph = {"Active": "▶", "Paused": "❙❙", "Disabled": "○", "Broken": "✕", "Finished": "■"}[word]
-        why = schedule.broken_reason or schedule.pause_reason
-        return format_html('<span title="{}">{} {}</span>', why, glyph, word)
+        lines = format_html_join("", "<br><small>{}</small>", ((said,) for said in notes(schedule, now)))
+        return format_html("{} {}{}", glyph, word, lines)
 
     @admin.display(description="when")
     def when(self, schedule: Schedule) -> str:
@@ -104,27 +114,10 @@ class ScheduleAdmin(admin.ModelAdmin):
         changed = obj.changed_since(before) if before else {"created": [None, obj.name]}
         if obj.lock.alias_wanted != alias_before:
             changed["strategy"] = [alias_before, obj.lock.alias_wanted]
-        self.record(request, obj, changed, reason)
-
-    @staticmethod
-    def record(request: HttpRequest, obj: Schedule, changed: dict[str, list[Any]], reason: str) -> None:
-        """Write the change row; values are kept as JSON, instants as text."""
-        plain = (str, int, float, bool, list, dict, type(None))
-
-        def kept(value: Any) -> Any:
-            return value if isinstance(value, plain) else str(value)
-
-        ScheduleChange.objects.create(
-            schedule=obj,
-            schedule_name=obj.name,
-            changed_by_id=request.user.pk,
-            before={name: kept(pair[0]) for name, pair in changed.items()},
-            after={name: kept(pair[1]) for name, pair in changed.items()},
-            reason=reason,
-        )
+        note(obj, changed, why=reason, who=request.user)
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
-        self.record(request, obj, {"deleted": [obj.name, None]}, "")
+        note(obj, {"deleted": [obj.name, None]}, why="", who=request.user)
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
@@ -177,6 +170,7 @@ class ScheduleAdmin(admin.ModelAdmin):
             context |= {
                 "next_runs": form.preview(),
                 "surprises": form.surprises(),
+                "jitter": form.jitter(),
                 "recurrence": form.recurrence(),
             }
         return super().render_change_form(request, context, *args, **kwargs)

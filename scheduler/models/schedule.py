@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from scheduler import recurrence as recurrences
-from scheduler.models.tick import Delivery
+from scheduler.models.tick import Delivery, Overlap
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -90,6 +90,15 @@ class Schedule(models.Model):
         help_text="The body of one tick starts at most once. A lock alone does not give this.",
     )
     delivery = models.CharField(max_length=20, choices=Delivery.choices, default=Delivery.ONE_WORKER)
+    overlap = models.CharField(
+        "if the name is busy",
+        max_length=12,
+        choices=Overlap.choices,
+        default=Overlap.SKIP,
+        db_default=Overlap.SKIP,
+        help_text="Queue one: at most one tick of this schedule waits, as long as the other run lasts; the grace "
+        "counts from the end of that run. While one waits, later ones are prevented (queue full).",
+    )
     misfire = models.CharField(max_length=12, choices=Misfire.choices, default=Misfire.FIRE_ONCE)
     misfire_grace = models.FloatField(
         "grace (seconds)",
@@ -103,6 +112,14 @@ class Schedule(models.Model):
         validators=[_at_least(0, "The window in seconds")],
         help_text="Older missed fire times are never caught up.",
     )
+    jitter_seconds = models.FloatField(
+        "jitter (seconds)",
+        default=0,
+        db_default=0,
+        validators=[_at_least(0, "The jitter in seconds")],
+        help_text="Each tick is published up to this much after its fire time, the same for one fire time on every "
+        "beat. Smaller than the shortest time between two runs; 0: at once.",
+    )
     max_attempts = models.PositiveIntegerField(
         default=1,
         validators=[_at_least(1, "The number of attempts")],
@@ -113,6 +130,7 @@ class Schedule(models.Model):
     paused_at = models.DateTimeField(null=True, blank=True, editable=False)
     paused_until = models.DateTimeField(null=True, blank=True, editable=False)
     pause_reason = models.CharField(max_length=500, blank=True, editable=False)
+    paused_by = models.CharField(max_length=150, blank=True, db_default="", editable=False)
 
     revision = models.PositiveIntegerField(default=1, editable=False)
     activated_at = models.DateTimeField(null=True, editable=False)
@@ -123,6 +141,7 @@ class Schedule(models.Model):
     class Meta:
         db_table = "aegis_scheduler_schedule"
         ordering = ["name"]
+        permissions = [("pause_schedule", "Can pause and resume schedule")]
         constraints = [
             models.CheckConstraint(condition=_exactly_one_recurrence(), name="aegis_schedule_one_recurrence"),
             models.CheckConstraint(
@@ -142,6 +161,20 @@ class Schedule(models.Model):
             ),
             models.CheckConstraint(condition=Q(misfire__in=Misfire.values), name="aegis_schedule_misfire_known"),
             models.CheckConstraint(condition=Q(delivery__in=Delivery.values), name="aegis_schedule_delivery_known"),
+            models.CheckConstraint(condition=Q(overlap__in=Overlap.values), name="aegis_schedule_overlap_known"),
+            models.CheckConstraint(condition=Q(jitter_seconds__gte=0), name="aegis_schedule_jitter_not_negative"),
+            models.CheckConstraint(
+                condition=Q(every_seconds__isnull=True) | Q(jitter_seconds__lt=F("every_seconds")),
+                name="aegis_schedule_jitter_below_interval",
+                violation_error_code="jitter",
+            ),
+            models.CheckConstraint(
+                condition=Q(paused_until__isnull=True) | Q(paused_at__isnull=False),
+                name="aegis_schedule_until_needs_pause",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["id"], condition=~Q(broken_reason=""), name="aegis_schedule_broken"),
         ]
 
     def __str__(self) -> str:
@@ -160,13 +193,28 @@ class Schedule(models.Model):
             )
         return recurrences.once(self.once_at, zone=self.time_zone, **window)
 
+    def check_jitter(self) -> None:
+        """Raises ``ValueError`` where two neighbouring ticks could change places."""
+        if not self.jitter_seconds:
+            return
+        period = recurrences.smallest_period(self.recurrence())
+        if period is not None and not self.jitter_seconds < period:
+            raise ValueError(
+                f"The jitter is {self.jitter_seconds:g} s and two runs are only {period:g} s apart at times; "
+                "give less than that."
+            )
+
+    def is_paused(self, at: datetime) -> bool:
+        """Whether a pause is in force at the aware instant ``at``."""
+        return self.paused_at is not None and (self.paused_until is None or self.paused_until > at)
+
     def state_word(self, at: datetime) -> str:
         """Active, Paused, Disabled, Broken or Finished, as the pages say it."""
         if self.broken_reason:
             return "Broken"
         if not self.enabled:
             return "Disabled"
-        if self.paused_at and (self.paused_until is None or self.paused_until > at):
+        if self.is_paused(at):
             return "Paused"
         return "Finished" if self.exhausted else "Active"
 

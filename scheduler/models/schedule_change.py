@@ -14,6 +14,12 @@ class ScheduleChange(models.Model):
     )
     schedule_name = models.CharField(max_length=200)
     changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    who = models.CharField(
+        max_length=150,
+        blank=True,
+        db_default="",
+        help_text="The user's name, or who gave the command.",
+    )
     changed_at = models.DateTimeField(auto_now_add=True)
     before = models.JSONField(default=dict, help_text="The changed fields as they were.")
     after = models.JSONField(default=dict, help_text="The changed fields as they became.")

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from scheduler.states import TickOutcome, TickState
+from scheduler.states import OPEN_TICKS, TickOutcome, TickState
 
 _REFUSED = (TickOutcome.PREVENTED, TickOutcome.BLOCKED, TickOutcome.REVOKED)
 
@@ -16,6 +16,13 @@ class Delivery(models.TextChoices):
 
     ONE_WORKER = "one_worker", "One worker (a queue)"
     EVERY_WORKER = "every_worker", "Every worker (broadcast, best effort)"
+
+
+class Overlap(models.TextChoices):
+    """What becomes of a tick that is refused because another body runs under its lock name."""
+
+    SKIP = "skip", "Skip it"
+    QUEUE_ONE = "queue_one", "Queue one: let it wait for the end of that run"
 
 
 class Tick(models.Model):
@@ -47,6 +54,10 @@ class Tick(models.Model):
     ttl = models.FloatField(help_text="Seconds.")
     once_per_tick = models.BooleanField(default=True)
     grace = models.FloatField(help_text="Seconds after which a fire time that nobody began is missed.")
+    jitter = models.FloatField(
+        default=0, db_default=0, help_text="Seconds after the fire time before which it was not published."
+    )
+    overlap = models.CharField(max_length=12, choices=Overlap.choices, default=Overlap.SKIP, db_default=Overlap.SKIP)
     max_attempts = models.PositiveIntegerField(default=1)
 
     state = models.CharField(max_length=12, choices=TickState.choices, default=TickState.PLANNED)
@@ -58,7 +69,9 @@ class Tick(models.Model):
     planned_at = models.DateTimeField(db_default=Now())
     dispatch_at = models.DateTimeField(help_text="When any beat may publish it again.")
     dispatched_at = models.DateTimeField(null=True)
-    deadline = models.DateTimeField(help_text="Nobody began by then: missed.")
+    deadline = models.DateTimeField(
+        help_text="Nobody began by then: missed. A waiting tick has none; it gets a new one when it is woken."
+    )
     closed_at = models.DateTimeField(null=True)
     through = models.DateTimeField(null=True, help_text="Last fire time of a skipped stretch.")
     missed_count = models.PositiveIntegerField(default=0)
@@ -73,10 +86,15 @@ class Tick(models.Model):
                 name="aegis_tick_once_per_fire_time",
             ),
             models.UniqueConstraint(fields=["manual_key"], name="aegis_tick_manual_key_once"),
+            models.UniqueConstraint(
+                fields=["schedule"], condition=Q(state=TickState.WAITING), name="aegis_tick_one_waiting"
+            ),
             models.CheckConstraint(condition=Q(state__in=TickState.values), name="aegis_tick_state_known"),
+            models.CheckConstraint(condition=Q(overlap__in=Overlap.values), name="aegis_tick_overlap_known"),
+            models.CheckConstraint(condition=Q(jitter__gte=0), name="aegis_tick_jitter_not_negative"),
             models.CheckConstraint(
                 condition=(
-                    Q(state__in=[TickState.PLANNED, TickState.DISPATCHED, TickState.STARTED], outcome="")
+                    Q(state__in=OPEN_TICKS, outcome="")
                     | Q(state=TickState.MISFIRED, outcome=TickOutcome.MISFIRED)
                     | Q(
                         state=TickState.CLOSED,
@@ -113,7 +131,7 @@ class Tick(models.Model):
             ),
             models.Index(
                 fields=["lock_name"],
-                condition=Q(state__in=[TickState.PLANNED, TickState.DISPATCHED, TickState.STARTED]),
+                condition=Q(state__in=OPEN_TICKS),
                 name="aegis_tick_open_name",
             ),
             models.Index(fields=["fire_time"], name="aegis_tick_fire_time"),

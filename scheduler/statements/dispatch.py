@@ -5,6 +5,8 @@ Any number of beats run these at once. SKIP LOCKED shares the rows out, and each
 
 from __future__ import annotations
 
+from scheduler.statements.finish import WOKEN
+
 # Deliberately statement_timestamp(): clock_timestamp() is volatile and would read every schedule at each pass.
 # The sort column is the index expression of the due index.
 DUE = """
@@ -32,9 +34,10 @@ WHERE id = ANY(%(ids)s) AND state = 'planned'
 """
 
 # in: grace (seconds), batch. out: ids. Moved forward before publishing, so that no other beat takes them too.
+# A tick that waited for its jitter is published here for the first time, which makes no copy.
 REDISPATCH = """
 UPDATE aegis_scheduler_tick
-SET copies = copies + 1,
+SET copies = copies + CASE WHEN state = 'planned' AND jitter > 0 AND copies = 0 THEN 0 ELSE 1 END,
     dispatch_at = clock_timestamp()
         + least(make_interval(secs => %(grace)s::float8 * power(2, least(copies, 10))), interval '5 minutes')
 WHERE id IN (
@@ -45,6 +48,19 @@ WHERE id IN (
 RETURNING id
 """
 
+# in: batch. Ticks that wait although no body runs under their name any more: the end that they waited for came
+# between their refusal and its commit, or was never stored because its process died. Looked for in each pass, so
+# that a lost wake-up costs one pass, whatever lost it.
+WAKE = f"""
+UPDATE aegis_scheduler_tick w SET {WOKEN}
+WHERE w.state = 'waiting' AND w.id IN (
+    SELECT o.id FROM aegis_scheduler_tick o
+    WHERE o.state = 'waiting' AND NOT EXISTS (
+        SELECT FROM aegis_scheduler_execution e WHERE e.lock_name = o.lock_name AND e.state = 'running')
+    LIMIT %(batch)s::int FOR UPDATE SKIP LOCKED)
+RETURNING w.id
+"""
+
 # Ticks of a schedule that was switched off after they were made. A tick that has begun once is never "missed".
 SWITCHED_OFF = """
 UPDATE aegis_scheduler_tick t
@@ -53,13 +69,14 @@ SET state = CASE WHEN t.attempt = 1 THEN 'misfired' ELSE 'closed' END,
     closed_at = clock_timestamp(),
     reason = off.reason
 FROM (
-    SELECT o.id, CASE WHEN s.id IS NULL THEN 'deleted' WHEN NOT s.enabled THEN 'disabled' ELSE 'paused' END AS reason
+    SELECT o.id, CASE WHEN s.id IS NULL THEN 'deleted' WHEN NOT s.enabled THEN 'disabled'
+                      ELSE left('paused' || coalesce(': ' || nullif(s.pause_reason, ''), ''), 500) END AS reason
     FROM aegis_scheduler_tick o LEFT JOIN aegis_scheduler_schedule s ON s.id = o.schedule_id
-    WHERE o.state IN ('planned', 'dispatched') AND o.manual_key IS NULL
+    WHERE o.state IN ('planned', 'dispatched', 'waiting') AND o.manual_key IS NULL
       AND (s.id IS NULL OR NOT s.enabled
            OR (s.paused_at IS NOT NULL AND (s.paused_until IS NULL OR s.paused_until > statement_timestamp())))
     LIMIT %(batch)s::int FOR UPDATE OF o SKIP LOCKED) off
-WHERE t.id = off.id AND t.state IN ('planned', 'dispatched')
+WHERE t.id = off.id AND t.state IN ('planned', 'dispatched', 'waiting')
 RETURNING t.id
 """
 
@@ -95,7 +112,7 @@ RETURNING t.id, t.outcome
 REVOKE = """
 UPDATE aegis_scheduler_tick
 SET state = 'closed', outcome = 'revoked', closed_at = clock_timestamp(), reason = %(reason)s::text
-WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND state IN ('planned', 'dispatched')
+WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND state IN ('planned', 'dispatched', 'waiting')
 RETURNING id
 """
 
@@ -114,7 +131,7 @@ SWITCH_ALIAS = """
 UPDATE aegis_scheduler_lockname n SET alias_in_force = n.alias_wanted
 WHERE n.name = %(name)s::text AND n.alias_in_force <> n.alias_wanted
   AND NOT EXISTS (SELECT FROM aegis_scheduler_tick t
-                  WHERE t.lock_name = n.name AND t.state IN ('planned', 'dispatched', 'started'))
+                  WHERE t.lock_name = n.name AND t.state IN ('planned', 'dispatched', 'waiting', 'started'))
   AND NOT EXISTS (SELECT FROM aegis_scheduler_execution e WHERE e.lock_name = n.name AND e.state = 'running')
 RETURNING n.alias_in_force
 """

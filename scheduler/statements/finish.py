@@ -2,9 +2,24 @@
 
 The execution is found by primary key and guarded by state and lease id; no row means that somebody else ended it
 (the reaper, after a silence), and RETURNED then records the late return beside the terminal state.
+
+Whatever ends a run wakes the ticks that wait for the end of a run under its lock name, in the same statement: the
+next pass of a beat publishes them. A row that somebody else has locked is passed over, because the end of a body
+must not wait for strangers; ``dispatch.WAKE`` sees to it.
 """
 
 from __future__ import annotations
+
+# The grace counts from here: a tick may wait as long as the other run lasts.
+WOKEN = """state = 'dispatched', copies = 0, reason = '', dispatch_at = clock_timestamp(),
+    deadline = clock_timestamp() + make_interval(secs => w.grace)"""
+
+_WAKE = f"""
+    UPDATE aegis_scheduler_tick w SET {WOKEN}
+    WHERE w.state = 'waiting' AND w.id IN (
+        SELECT o.id FROM aegis_scheduler_tick o, ended
+        WHERE o.lock_name = ended.lock_name AND o.state = 'waiting' FOR UPDATE OF o SKIP LOCKED)
+"""
 
 # in: id, lease, state, reason, error, ran, began
 _ENDED = """
@@ -13,15 +28,20 @@ WITH ended AS (
     SET state = %(state)s::text, ended_at = clock_timestamp(), ran = %(ran)s::float8, began = %(began)s::bool,
         reason = %(reason)s::text, error = %(error)s::text
     WHERE id = %(id)s::bigint AND state = 'running' AND lease_id = %(lease)s::uuid
-    RETURNING tick_id, attempt, ended_at
+    RETURNING tick_id, attempt, lock_name, ended_at
 ), moved AS (
     UPDATE aegis_scheduler_tick t SET {move}
     FROM ended
     WHERE t.id = ended.tick_id AND t.state = 'started' AND t.attempt = ended.attempt
     RETURNING t.id
-)
+), woken AS ({wake})
 SELECT ended_at FROM ended
 """
+
+
+def _ended(move: str) -> str:
+    return _ENDED.format(move=move, wake=_WAKE)
+
 
 _AGAIN = """state = 'dispatched', attempt = t.attempt + 1, copies = 0,
     dispatch_at = clock_timestamp() + make_interval(secs => {delay}),
@@ -29,13 +49,13 @@ _AGAIN = """state = 'dispatched', attempt = t.attempt + 1, copies = 0,
 
 # Executed or failed: the tick closes with the execution's state. With the tick guard off the first of several
 # bodies closes it; later ones find it closed and change no tick.
-CLOSE = _ENDED.format(move="state = 'closed', outcome = %(state)s::text, closed_at = clock_timestamp()")
+CLOSE = _ended("state = 'closed', outcome = %(state)s::text, closed_at = clock_timestamp()")
 
 # in, besides: countdown (seconds). The tick waits for its next attempt; the ticker publishes it.
-RETRY = _ENDED.format(move=_AGAIN.format(delay="%(countdown)s::float8") + ", retries = t.retries + 1")
+RETRY = _ended(_AGAIN.format(delay="%(countdown)s::float8") + ", retries = t.retries + 1")
 
 # The lease was over before the body was entered: the attempt is not spent.
-GIVE_BACK = _ENDED.format(move="state = 'dispatched', dispatch_at = clock_timestamp()")
+GIVE_BACK = _ended("state = 'dispatched', dispatch_at = clock_timestamp()")
 
 _SPARE = "t.once_per_tick AND t.attempt < t.max_attempts"
 
@@ -52,7 +72,7 @@ def _spend(outcome: str) -> str:
     deadline = clock_timestamp() + make_interval(secs => t.grace)"""
 
 
-LOSE = _ENDED.format(move=_spend("%(state)s::text"))
+LOSE = _ended(_spend("%(state)s::text"))
 
 # in: id, heartbeat (the value last seen), reason. out: tick_id. By the reaper only.
 ABANDON = f"""
@@ -60,12 +80,12 @@ WITH ended AS (
     UPDATE aegis_scheduler_execution
     SET state = 'abandoned', ended_at = clock_timestamp(), reason = %(reason)s::text
     WHERE id = %(id)s::bigint AND state = 'running' AND heartbeat_at = %(heartbeat)s
-    RETURNING tick_id, attempt
+    RETURNING tick_id, attempt, lock_name
 ), moved AS (
     UPDATE aegis_scheduler_tick t SET {_spend("'abandoned'")}
     FROM ended
     WHERE t.id = ended.tick_id AND t.state = 'started' AND t.attempt = ended.attempt
-)
+), woken AS ({_WAKE})
 SELECT tick_id FROM ended
 """
 

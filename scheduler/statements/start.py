@@ -2,7 +2,7 @@
 
 One statement claims the tick, raises the fence of the lock name and inserts the execution. The race that it
 closes, as a timeline: two workers hold a copy of one tick; the first starts it; the second's UPDATE waits for the
-first's row lock, finds ``started`` instead of ``planned | dispatched``, and its row says ``duplicate``.
+first's row lock, finds ``started`` instead of ``planned | dispatched | waiting``, and its row says ``duplicate``.
 
 A start that waits in ``door`` waits for the guarded transactions of the former holder: after it, the former
 holder's token is no longer the fence's, so what it has not committed by now it never will.
@@ -16,6 +16,7 @@ from __future__ import annotations
 _START = """
 WITH gate AS (
     SELECT t.id, t.state, t.outcome,
+           t.state IN ('planned', 'dispatched', 'waiting') AND t.lock_alias <> %(alias)s::text AS retargeted,
            t.manual_key IS NOT NULL OR coalesce(
                s.enabled AND (s.paused_at IS NULL OR s.paused_until <= clock_timestamp()), false) AS open
     FROM aegis_scheduler_tick t LEFT JOIN aegis_scheduler_schedule s ON s.id = t.schedule_id
@@ -24,12 +25,15 @@ WITH gate AS (
     {door}
 ), claim AS (
     UPDATE aegis_scheduler_tick t
-    SET state = CASE WHEN t.state IN ('planned', 'dispatched') THEN 'started' ELSE t.state END,
+    SET state = CASE WHEN t.state IN ('planned', 'dispatched', 'waiting') THEN 'started' ELSE t.state END,
+        reason = CASE WHEN t.state = 'waiting' THEN '' ELSE t.reason END,
         dispatched_at = coalesce(t.dispatched_at, clock_timestamp())
     FROM gate, door
     WHERE t.id = gate.id AND gate.open AND door.in_order
-      AND CASE WHEN %(guarded)s::bool THEN t.attempt = %(attempt)s::int AND t.state IN ('planned', 'dispatched')
-               ELSE (t.state IN ('planned', 'dispatched', 'started')
+      AND CASE WHEN %(guarded)s::bool
+               THEN t.attempt = %(attempt)s::int AND t.state IN ('planned', 'dispatched', 'waiting')
+                    AND t.lock_alias = %(alias)s::text
+               ELSE (t.state IN ('planned', 'dispatched', 'waiting', 'started')
                      OR t.outcome IN ('executed', 'failed', 'lost', 'abandoned'))
                     -- a late copy must not run under a strategy that no longer guards the name
                     AND EXISTS (SELECT FROM aegis_scheduler_lockname n
@@ -47,7 +51,7 @@ SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::
        CASE WHEN claim.id IS NOT NULL THEN 'running'
             WHEN NOT gate.open THEN 'late'
             WHEN NOT door.in_order THEN 'prevented'
-            WHEN gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
+            WHEN gate.retargeted OR gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
             ELSE 'duplicate' END,
        claim.id IS NOT NULL,
        CASE WHEN claim.id IS NOT NULL THEN clock_timestamp() END,
@@ -57,6 +61,7 @@ SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::
        CASE WHEN claim.id IS NOT NULL THEN ''
             WHEN NOT gate.open THEN 'the schedule is disabled, paused or deleted'
             WHEN NOT door.in_order THEN 'a newer grant of this name has started'
+            WHEN gate.retargeted THEN 'the strategy of the name was changed after this message was sent'
             WHEN gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired')
                 THEN 'the tick was closed without a run: ' || gate.outcome
             ELSE 'this tick was started by another delivery' END,

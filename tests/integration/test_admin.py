@@ -44,6 +44,8 @@ def filled(**changes: Any) -> dict[str, Any]:
         "strategy": "database",
         "once_per_tick": "on",
         "delivery": "one_worker",
+        "overlap": "skip",
+        "jitter_seconds": "0",
         "misfire": "fire_once",
         "misfire_grace": "60",
         "catch_up_window": "3600",

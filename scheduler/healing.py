@@ -1,0 +1,49 @@
+"""Healing: a broken row whose cause is gone fires again by itself.
+
+A row that cannot be read leaves the due set, or a batch of broken rows at its head would block all others. An edit
+of the row, or of its lock name, lets it be read again at once (triggers). What no edit tells of, a LOCKS setting
+that was mended or a time zone that a new tzdata knows, is found by looking: at a beat's start and once a minute, by
+an index that holds broken rows only. Looking stores nothing, so a row that is still broken stays marked, makes no
+noise and costs a pass nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import transaction
+from django.utils import timezone
+
+from scheduler.conf import conf
+from scheduler.minting import UNREADABLE, aliases_in_force, plan, reason_of
+from scheduler.models import Schedule
+
+logger = logging.getLogger("aegis.ticker")
+
+
+def heal(*names: str) -> dict[str, str]:
+    """Look at broken schedules, those named or a batch; returns name -> what is wrong still, empty where healed.
+
+    The fire times that passed meanwhile are the misfire policy's business, as after an outage: nothing was edited.
+    Rows that another transaction holds are left out.
+    """
+    with transaction.atomic():
+        broken = Schedule.objects.exclude(broken_reason="").select_related("lock").order_by("id")
+        if names:
+            broken = broken.filter(name__in=names)
+        rows = list(broken.select_for_update(no_key=True, skip_locked=True, of=("self",))[: conf("BATCH")])
+        aliases = aliases_in_force({row.lock_id for row in rows})
+        found = {row.name: _problem(row, aliases[row.lock_id]) for row in rows if row.lock_id in aliases}
+        healed = [name for name, problem in found.items() if not problem]
+        Schedule.objects.filter(name__in=healed).update(broken_reason="")
+    for name in healed:
+        logger.info("schedule %s can be read again", name, extra={"action": "healed", "schedule": name})
+    return found
+
+
+def _problem(schedule: Schedule, alias: str) -> str:
+    try:
+        plan(schedule, alias, timezone.now())
+    except UNREADABLE as problem:
+        return reason_of(problem)
+    return ""
