@@ -18,7 +18,7 @@ compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 .SILENT:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-contract test-concurrency lint format type check wheel try-wheel up down clean
+.PHONY: help venv demo test test-contract test-concurrency bench-locks lint format type check wheel try-wheel up down clean
 
 help:  ## List the targets
 	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -47,6 +47,12 @@ test-contract: $(stamp)  ## Run the contract that every lock backend keeps
 
 test-concurrency: $(stamp)  ## Run the tests with many processes
 	$(bin)/python -m pytest tests/concurrency $(ARGS)
+
+# Rivals have an environment of their own, so that what they need never mixes with what Aegis needs.
+bench-locks:  ## Time every strategy beside the bare commands of its store and beside rivals
+	test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench >&2
+	$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt >&2
+	$(VENV)-bench/bin/python -m tests.benchmarks.bench_locks $(ARGS)
 
 lint: $(stamp)  ## Check style and formatting
 	$(bin)/ruff check .

@@ -24,6 +24,7 @@ from scheduler.states import TickState
 # Longer than any lease, seconds: what is frozen or cut off for this has lost its own.
 OUTLIVES = 2 * TTL + 1
 DOWN = 0.5  # seconds between the end of a server and its next start
+ENDED_WITHIN = 5.0  # seconds for the kernel to end what was killed
 COPIES = 20  # messages published again by one fault
 _QUORUM = frozenset({"redlock"})
 
@@ -79,7 +80,7 @@ class Injector:
         pids = self._fleet.pids(number)
         start = boottime()
         self._fleet.workers[number].kill()
-        proof = not any(psutil.pid_exists(pid) for pid in pids)
+        proof = self._ended(pids)
         self._fleet.restart_worker(number)
         return _fault(planned, start, proof=proof, pids=pids, killed=True)
 
@@ -87,7 +88,8 @@ class Injector:
         pid = self._child(number, planned.pick)
         start = boottime()
         os.kill(pid, signal.SIGKILL)
-        return _fault(planned, start, proof=True, pids=frozenset({pid}), killed=True)
+        proof = self._ended(frozenset({pid}))
+        return _fault(planned, start, proof=proof, pids=frozenset({pid}), killed=True)
 
     def _pause(self, planned: Planned) -> Fault:
         number = self._pick(planned)
@@ -171,6 +173,15 @@ class Injector:
         orderly = not process.running
         process.kill()
         return orderly
+
+    def _ended(self, pids: frozenset[int]) -> bool:
+        """Whether all of them have ended; one that only waits to be collected by its parent has."""
+        give_up = time.monotonic() + ENDED_WITHIN
+        while any(_status(pid) not in (psutil.STATUS_DEAD, psutil.STATUS_ZOMBIE) for pid in pids):
+            if time.monotonic() > give_up:
+                return False
+            self._wait(0.02)
+        return True
 
     def _pick(self, planned: Planned) -> int:
         return int(planned.pick * len(self._fleet.workers))
