@@ -18,7 +18,7 @@ compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 .SILENT:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-contract test-concurrency bench-locks lint format type check wheel try-wheel up down clean
+.PHONY: help venv demo test test-contract test-concurrency bench-locks bench-takeover lint format type check wheel try-wheel up down clean
 
 help:  ## List the targets
 	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ bench-locks:  ## Time every strategy beside the bare commands of its store and b
 	test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench >&2
 	$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt >&2
 	$(VENV)-bench/bin/python -m tests.benchmarks.bench_locks $(ARGS)
+
+bench-takeover: $(stamp)  ## Kill holders of every strategy and time how long their names stay closed
+	$(bin)/python -m tests.benchmarks.bench_takeover $(ARGS)
 
 lint: $(stamp)  ## Check style and formatting
 	$(bin)/ruff check .

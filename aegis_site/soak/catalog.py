@@ -8,7 +8,7 @@ from scheduler.models import LockName, Schedule
 from scheduler.models.tick import Delivery
 
 PERIOD = 1  # seconds, of every schedule
-TTL = 4.0  # seconds, of every lease
+TTL = 6.0  # seconds, of every lease
 TASKS = "aegis_site.soak.tasks."
 
 
