@@ -15,7 +15,7 @@ Who = Any  # a user, or the name of whoever gave a command
 
 
 class Refused(ValueError):
-    """The schedule is left as it was. The message names the value and the remedy."""
+    """The schedule is left as it was. The message says why and what to do; the caller says which schedule."""
 
 
 def note(schedule: Schedule, changed: Mapping[str, list[Any]], *, why: str, who: Who) -> ScheduleChange:

@@ -12,11 +12,14 @@ from __future__ import annotations
 import logging
 
 from django.db import transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
+from scheduler.changes import Refused, Who, note
 from scheduler.conf import conf
 from scheduler.minting import UNREADABLE, aliases_in_force, plan, reason_of
 from scheduler.models import Schedule
+from scheduler.notes import is_far_away
 
 logger = logging.getLogger("aegis.ticker")
 
@@ -47,3 +50,25 @@ def _problem(schedule: Schedule, alias: str) -> str:
     except UNREADABLE as problem:
         return reason_of(problem)
     return ""
+
+
+def repair(name: str, *, who: Who) -> str:
+    """Look at one schedule now: clear a mark whose cause is gone, and name a next run anew that is too far away.
+
+    Returns what was done, in a sentence. Raises ``Refused`` where it is still broken, or nothing is wrong with it.
+    Naming anew counts from now, so nothing is filled in.
+    """
+    with transaction.atomic():
+        row = Schedule.objects.select_for_update(no_key=True).get(name=name)
+        if row.broken_reason:
+            problem = heal(name).get(name, "its lock name is in use by another transaction; try again")
+            if problem:
+                raise Refused(f"It is still broken: {problem}")
+            note(row, {"broken": [row.broken_reason, ""]}, why="repair", who=who)
+            return f"{name} can be read again."
+        if is_far_away(row, timezone.now()):
+            again = {"activated_at": Now(), "next_fire_at": None, "exhausted": False}
+            Schedule.objects.filter(pk=row.pk).update(**again)
+            note(row, {"next_fire_at": [row.next_fire_at, None]}, why="repair", who=who)
+            return f"{name}: the next run is named anew, from now."
+    raise Refused("Nothing is wrong with it.")

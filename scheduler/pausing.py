@@ -55,7 +55,7 @@ def resume(name: str, *, why: str = "", who: Who) -> Schedule:
         before = _locked(name)
         stored = Schedule.objects.filter(pk=before.pk, paused_at__isnull=False)
         if not stored.update(paused_at=None, paused_until=None, pause_reason="", paused_by=""):
-            raise Refused(f"Schedule {name!r} is not paused.")
+            raise Refused("It is not paused, so there is nothing to resume.")
         return _noted(before, _PAUSE, why, who)
 
 
@@ -64,7 +64,7 @@ def switch(name: str, *, enabled: bool, why: str = "", who: Who) -> Schedule:
     with transaction.atomic():
         before = _locked(name)
         if not Schedule.objects.filter(pk=before.pk, enabled=not enabled).update(enabled=enabled):
-            raise Refused(f"Schedule {name!r} is {'enabled' if enabled else 'disabled'} already.")
+            raise Refused(f"It is {'enabled' if enabled else 'disabled'} already.")
         return _noted(before, ("enabled",), why, who)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -22,8 +23,9 @@ from scheduler.pausing import pause, resume
 class PauseForm(ActionForm):
     """Why, and until when; both are kept in the change history."""
 
-    reason = forms.CharField(max_length=500, required=False, label="Reason")
-    until = forms.DateTimeField(required=False, label="Paused until (UTC)", help_text="Empty: until resumed.")
+    # Looked at by the actions: what the admin itself refuses here, it calls "No action selected".
+    reason = forms.CharField(required=False, label="Reason")
+    until = forms.CharField(required=False, label="Paused until (UTC)")
 
 
 class PausingMixin(admin.ModelAdmin):
@@ -37,27 +39,20 @@ class PausingMixin(admin.ModelAdmin):
 
     @admin.action(permissions=["pause"], description="Pause selected schedules")
     def pause_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        form = self._form(request)
-        if form.errors:
-            self.message_user(request, f"Nothing was paused. Until: {form.errors['until'][0]}", messages.ERROR)
+        try:
+            with timezone.override(UTC):
+                until = forms.DateTimeField(required=False).clean(request.POST.get("until", ""))
+        except ValidationError:
+            said = f"{request.POST['until']!r} is no date and time; write for example 2027-01-31 06:00."
+            self.message_user(request, f"Nothing was paused. {said}", messages.ERROR)
             return
-        said = form.cleaned_data
-        self._each(
-            request, queryset, "paused",
-            lambda name: pause(name, why=said["reason"], until=said["until"], who=request.user),
-        )  # fmt: skip
+        why = request.POST.get("reason", "")
+        self._each(request, queryset, "paused", lambda name: pause(name, why=why, until=until, who=request.user))
 
     @admin.action(permissions=["pause"], description="Resume selected schedules")
     def resume_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         why = request.POST.get("reason", "")[:500]
         self._each(request, queryset, "resumed", lambda name: resume(name, why=why, who=request.user))
-
-    def _form(self, request: HttpRequest) -> PauseForm:
-        form = PauseForm(request.POST)
-        form.fields["action"].required = False
-        with timezone.override(UTC):
-            form.is_valid()
-        return form
 
     def _each(
         self, request: HttpRequest, queryset: QuerySet[Schedule], done: str, verb: Callable[[str], Any]
@@ -68,7 +63,7 @@ class PausingMixin(admin.ModelAdmin):
             try:
                 verb(name)
             except (Refused, Schedule.DoesNotExist) as refusal:
-                self.message_user(request, f"{name}: {refusal}", messages.ERROR)
+                self.message_user(request, f"Schedule {name!r}: {refusal}", messages.ERROR)
             else:
                 count += 1
         if count:

@@ -1,4 +1,4 @@
-"""``aegis schedules``: the catalog, and the next runs of one schedule, from the command line."""
+"""``aegis schedules``: the catalog from the command line. What is shown is here, what is done in ``_operate``."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import json
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.utils import timezone
 
+from scheduler.cli import _operate
+from scheduler.cli._named import named
+from scheduler.jitter import delay
 from scheduler.models import Schedule
+from scheduler.notes import noted, notes
 
-HELP = "List the schedules, or show the next runs of one."
+HELP = "List, preview, pause, resume, enable, disable, retarget or repair schedules."
 
 MOST = 1000  # runs shown at once
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=("list", "next"), help="what to show")
-    parser.add_argument("name", nargs="?", help="the schedule, for next")
-    parser.add_argument("-n", "--count", type=_count, default=5, help="how many runs (default 5)")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+    listed = actions.add_parser("list", help="the catalog")
+    following = actions.add_parser("next", help="the next runs of one, by the engine that fires")
+    following.add_argument("name", nargs="?", help="the schedule")
+    following.add_argument("-n", "--count", type=_count, default=5, help="how many runs (default 5)")
+    for shown in (listed, following):
+        shown.add_argument("--format", choices=("table", "json"), default="table")
+    _operate.add_actions(actions)
 
 
 def _count(text: str) -> int:
@@ -29,16 +37,21 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def run(
-    command: BaseCommand, *, action: str, name: str | None, count: int, format: str, **options: Any
-) -> int | None:
-    rows = _list() if action == "list" else _next(name, count)
-    if format == "json":
+def run(command: BaseCommand, *, action: str, **options: Any) -> int | None:
+    if action in _operate.ACTIONS:
+        command.stdout.write(_operate.ACTIONS[action](**options))
+        return None
+    rows = _list() if action == "list" else _next(options["name"], options["count"])
+    if options["format"] == "json":
         command.stdout.write(json.dumps({"schema": 1, action: rows}, indent=2))
         return None
     for row in rows:
-        command.stdout.write("\t".join(str(value) for value in row.values()))
+        command.stdout.write("\t".join(_cell(value) for value in row.values()))
     return None
+
+
+def _cell(value: Any) -> str:
+    return "; ".join(value) if isinstance(value, list) else str(value)
 
 
 def _list() -> list[dict[str, Any]]:
@@ -51,18 +64,18 @@ def _list() -> list[dict[str, Any]]:
             "strategy": schedule.lock.alias_in_force or schedule.lock.alias_wanted,
             "once_per_tick": schedule.once_per_tick,
             "task": schedule.task,
+            "notes": notes(schedule, now),
         }
-        for schedule in Schedule.objects.select_related("lock").order_by("name")
+        for schedule in noted(Schedule.objects.select_related("lock").order_by("name"))
     ]
 
 
 def _next(name: str | None, count: int) -> list[dict[str, Any]]:
     """By the engine that fires: the same answer as the form's preview and the ticker."""
-    if name is None:
-        raise CommandError("Name the schedule: aegis schedules next NAME.", returncode=2)
-    schedule = Schedule.objects.filter(name=name).first()
-    if schedule is None:
-        known = ", ".join(Schedule.objects.order_by("name").values_list("name", flat=True)[:10]) or "none yet"
-        raise CommandError(f"There is no schedule {name!r}. Known: {known}.", returncode=1)
+    schedule = named(name)
     runs = schedule.recurrence().preview(timezone.now(), count)
-    return [{"utc": run.at.isoformat(), "local": run.local_text, "note": run.note} for run in runs]
+    rows = [{"utc": run.at.isoformat(), "local": run.local_text, "note": run.note} for run in runs]
+    if schedule.jitter_seconds:
+        for row, run in zip(rows, runs, strict=True):
+            row["jitter"] = f"+{delay(schedule.pk, run.at, schedule.jitter_seconds).total_seconds():.3f} s"
+    return rows

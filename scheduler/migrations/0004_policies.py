@@ -41,6 +41,12 @@ DROP TRIGGER aegis_scheduler_follow_alias ON aegis_scheduler_lockname;
 DROP FUNCTION aegis_scheduler_follow_alias();
 """
 
+# As before, without the schedules that are paused until somebody resumes them: they would stand at its head for ever.
+DUE_INDEX = _before.DUE_INDEX.replace(
+    "broken_reason = ''", "broken_reason = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)"
+)
+DROP_DUE_INDEX = "DROP INDEX aegis_schedule_due;"
+
 # Before the state is unknown again: who waits is dispatched once more, and refused or run.
 WAKE_ALL = "UPDATE aegis_scheduler_tick SET state = 'dispatched' WHERE state = 'waiting'"
 
@@ -240,6 +246,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.RunSQL(_before.UNFOLLOW_EDITS + FOLLOW_EDITS, _before.UNFOLLOW_EDITS + _before.FOLLOW_EDITS),
+        migrations.RunSQL(DROP_DUE_INDEX + DUE_INDEX, DROP_DUE_INDEX + _before.DUE_INDEX),
         migrations.RunSQL(FOLLOW_ALIAS, UNFOLLOW_ALIAS),
         migrations.RunSQL(migrations.RunSQL.noop, WAKE_ALL),
     ]

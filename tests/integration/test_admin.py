@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from scheduler.models import LockName, Schedule, ScheduleChange
@@ -92,6 +94,10 @@ def test_a_schedule_is_added_with_its_lock_name_and_a_change_row(boss: Client) -
         ({"end_at_0": "2020-01-01", "end_at_1": "00:00:00"}, "cron_expression", "never fires"),
         ({"priority": "11"}, "priority", "9"),
         ({"misfire_grace": "0"}, "misfire_grace", "0"),
+        ({"jitter_seconds": "-1"}, "jitter_seconds", "-1"),
+        ({"jitter_seconds": "86400"}, "jitter_seconds", "86400 s and two runs are only 84600 s"),
+        ({"cron_expression": "", "every_seconds": "60", "jitter_seconds": "60"}, "jitter_seconds", "60 s"),
+        ({"overlap": "queue_two"}, "overlap", "queue_two"),
     ],
 )
 def test_bad_input_is_refused_with_the_field_the_value_and_the_remedy(
@@ -201,3 +207,77 @@ def test_a_viewer_sees_schedules_and_a_forged_post_changes_nothing(client: Clien
         assert client.post(reverse(CHANGE, args=[schedule.pk]), data).status_code == 403
     assert client.post(reverse(ADD), filled(_preview="1")).status_code == 403
     assert Schedule.objects.get().name == "nightly"
+
+
+LIST = "admin:aegis_scheduler_schedule_changelist"
+
+
+def act(client: Client, action: str, *schedules: Schedule, **data: str) -> Any:
+    chosen = {"action": action, "_selected_action": [schedule.pk for schedule in schedules]}
+    return client.post(reverse(LIST), {**chosen, **data}, follow=True)
+
+
+def test_schedules_are_paused_and_resumed_in_the_list_with_a_trace(boss: Client) -> None:
+    one, two = make_schedule("one", every_seconds=60), make_schedule("two", every_seconds=60)
+    page = act(boss, "pause_selected", one, two, reason="audit <b>", until="2099-01-31 06:00").content.decode()
+    assert "2 schedules were paused." in page
+    assert "Paused by boss until 2099-01-31 06:00:00 UTC: audit &lt;b&gt;" in page
+    assert set(ScheduleChange.objects.values_list("schedule_name", "who", "reason")) == {
+        ("one", "boss", "audit <b>"),
+        ("two", "boss", "audit <b>"),
+    }
+    page = act(boss, "resume_selected", one, reason="done").content.decode()
+    assert "1 schedule was resumed." in page
+    page = act(boss, "resume_selected", one, two).content.decode()
+    assert "Schedule &#x27;one&#x27;: It is not paused" in page and "1 schedule was resumed." in page
+    assert not Schedule.objects.filter(paused_at__isnull=False).exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [({}, "needs a reason"), ({"reason": "x", "until": "soon"}, "Nothing was paused"),
+     ({"reason": "x", "until": "2020-01-01 00:00"}, "has passed")],
+)  # fmt: skip
+def test_a_pause_without_a_reason_or_with_a_strange_end_is_refused(
+    boss: Client, data: dict[str, str], said: str
+) -> None:
+    assert said in act(boss, "pause_selected", make_schedule("one"), **data).content.decode()
+    assert Schedule.objects.get().paused_at is None
+
+
+def test_pausing_needs_a_permission_of_its_own(client: Client) -> None:
+    schedule = make_schedule("one")
+    for codename, allowed in (("change_schedule", False), ("pause_schedule", True)):
+        user = User.objects.create_user(codename, is_staff=True)
+        user.user_permissions.add(
+            Permission.objects.get(codename="view_schedule"), Permission.objects.get(codename=codename)
+        )
+        client.force_login(user)
+        act(client, "pause_selected", schedule, reason="audit")
+        schedule.refresh_from_db()
+        assert (schedule.paused_at is not None) == allowed
+
+
+def test_the_preview_says_how_far_jitter_may_move_a_run(boss: Client) -> None:
+    schedule = make_schedule(every_seconds=3600, jitter_seconds=90)
+    page = boss.get(reverse(CHANGE, args=[schedule.pk])).content.decode()
+    assert "up to 90 s after its time (jitter)" in page
+
+
+def test_the_list_says_what_is_wrong_with_a_schedule(boss: Client) -> None:
+    schedule = make_schedule("report", every_seconds=60)
+    Schedule.objects.update(next_fire_at="2099-01-01T00:00:00Z")
+    assert "further away than one period" in boss.get(reverse(LIST)).content.decode()
+    Schedule.objects.filter(pk=schedule.pk).update(broken_reason="InvalidLockBackend: no redis")
+    assert "InvalidLockBackend: no redis" in boss.get(reverse(LIST)).content.decode()
+
+
+def test_the_list_asks_the_same_number_of_queries_for_one_schedule_and_for_twenty(boss: Client) -> None:
+    counts = []
+    for number in range(20):
+        make_schedule(f"s{number}", every_seconds=60)
+        if number in (0, 19):
+            with CaptureQueriesContext(connection) as captured:
+                boss.get(reverse(LIST))
+            counts.append(len(captured))
+    assert counts[0] == counts[1]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+from datetime import datetime
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from aegis_site.demo.fleet import FleetError, free_port
+from scheduler.jitter import delay
 from scheduler.minting import mint
-from scheduler.models import LockName, Schedule, Tick
+from scheduler.models import LockName, Schedule, ScheduleChange, Tick
 from tests.support.engine import make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,6 +33,62 @@ def test_next_names_the_runs_that_the_ticker_will_store() -> None:
     schedule.refresh_from_db()
     assert schedule.next_fire_at is not None
     assert rows[0]["utc"] == schedule.next_fire_at.isoformat()
+
+
+def test_next_says_how_much_later_each_run_is_published() -> None:
+    schedule = make_schedule("report", every_seconds=3600, jitter_seconds=600)
+    rows = json.loads(said("schedules", "next", "report", "--format", "json"))["next"]
+    first = datetime.fromisoformat(rows[0]["utc"])
+    assert rows[0]["jitter"] == f"+{delay(schedule.pk, first, 600).total_seconds():.3f} s"
+
+
+def test_pause_and_resume_leave_a_trace_and_are_shown_in_the_list() -> None:
+    make_schedule("report", every_seconds=60)
+    assert "until it is resumed" in said("schedules", "pause", "report", "--reason", "audit", "--by", "ada")
+    row = json.loads(said("schedules", "list", "--format", "json"))["list"][0]
+    assert row["state"] == "Paused" and "by ada" in row["notes"][0] and "audit" in row["notes"][0]
+    said("schedules", "resume", "report", "--reason", "done")
+    assert "2099-01-01 06:00:00" in said(
+        "schedules", "pause", "report", "--reason", "again", "--until", "2099-01-01T08:00+02:00"
+    )
+    changes = ScheduleChange.objects.order_by("id").values_list("who", "reason")
+    assert [reason for _, reason in changes] == ["audit", "done", "again"]
+    assert changes[0][0] == "ada" and changes[1][0]
+
+
+def test_enable_disable_retarget_and_repair() -> None:
+    make_schedule("report", every_seconds=60, alias="redis")
+    assert "disabled" in said("schedules", "disable", "report", "--reason", "not wanted")
+    assert "enabled" in said("schedules", "enable", "report")
+    assert "follows" in said("schedules", "retarget", "report", "--lock", "database")
+    assert "at once" in said("schedules", "retarget", "report", "--lock", "optimistic", "--now", "--reason", "x")
+    assert LockName.objects.get().alias_in_force == "optimistic"
+    Schedule.objects.update(broken_reason="was broken")
+    assert "can be read again" in said("schedules", "repair", "report")
+    assert ScheduleChange.objects.count() == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (("pause", "report"), "--reason"),
+        (("pause", "report", "--reason", "x", "--until", "tomorrow"), "instant with a zone"),
+        (("pause", "report", "--reason", "x", "--until", "2099-01-01T08:00"), "instant with a zone"),
+        (("pause", "report", "--reason", "x", "--until", "2020-01-01T08:00Z"), "has passed"),
+        (("pause", "reprot", "--reason", "x"), "Known: report"),
+        (("resume", "report"), "not paused"),
+        (("enable", "report"), "enabled already"),
+        (("retarget", "report", "--lock", "etcd"), "etcd"),
+        (("retarget", "report"), "--lock"),
+        (("repair", "report"), "Nothing is wrong"),
+        (("explode", "report"), "explode"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_changes_nothing(arguments: tuple[str, ...], match: str) -> None:
+    make_schedule("report")
+    with pytest.raises(CommandError, match=match):
+        said("schedules", *arguments)
+    assert not ScheduleChange.objects.exists()
 
 
 def test_an_unknown_schedule_is_refused_with_those_that_exist() -> None:

@@ -13,8 +13,10 @@ from scheduler.context import RunContext
 from scheduler.models import Schedule, Tick
 from scheduler.reaper import Reaper
 from scheduler.runner import run
+from scheduler.statements import dispatch
 from scheduler.states import EXECUTION_MOVES, TICK_MOVES
-from scheduler.ticker import Ticker
+from scheduler.ticker import Ticker, _run
+from tests.integration.test_runner import in_a_thread
 from tests.integration.test_ticker import Clock, dead_execution, passes
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 
@@ -80,6 +82,8 @@ def test_every_move_is_listed_and_every_listed_move_of_an_execution_happens(logg
     Schedule.objects.filter(pk=due.pk).update(enabled=False)
     Ticker().tick()
 
+    _queue_one()
+
     assert moves("aegis_scheduler_execution") == listed(EXECUTION_MOVES)
     seen = moves("aegis_scheduler_tick")
     assert seen <= listed(TICK_MOVES)
@@ -90,6 +94,26 @@ def test_every_move_is_listed_and_every_listed_move_of_an_execution_happens(logg
         ("started", "dispatched"),
     } <= seen
     assert {("planned", "misfired"), ("dispatched", "misfired"), ("dispatched", "closed")} <= seen
+    assert {(was, became) for was, became in listed(TICK_MOVES) if "waiting" in (was, became)} <= seen
+
+
+def _queue_one() -> None:
+    """Every move into the queue and out of it."""
+    waits: list[Tick] = []
+    for number, state in enumerate(("planned", "dispatched", "planned", "planned", "planned")):
+        waits.append(make_tick(make_schedule(f"q{number}", overlap="queue_one", lock_name="shared"), state=state))
+
+    def body(context: RunContext) -> None:
+        for tick in waits:
+            in_a_thread(lambda tick=tick: run(delivery_of(tick), lambda c: None))
+        Schedule.objects.filter(name="q2").update(enabled=False)
+        Ticker().tick()  # waiting -> misfired
+        message = {"tick": waits[3].pk, "attempt": 1, "reason": "revoked"}
+        _run(dispatch.REVOKE, message)  # waiting -> closed
+
+    run(delivery_of(make_tick(make_schedule("long", lock_name="shared"))), body)  # its end: waiting -> dispatched
+    Tick.objects.filter(pk=waits[4].pk).update(state="waiting")
+    run(delivery_of(waits[4]), lambda c: None)  # waiting -> started
 
 
 def _take_the_claim_away() -> None:

@@ -1,0 +1,116 @@
+"""What an operator does to a schedule from the command line; each leaves a change row with who, what and why."""
+
+from __future__ import annotations
+
+import getpass
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils.dateparse import parse_datetime
+
+from scheduler import healing, pausing, retargeting
+from scheduler.changes import Refused
+from scheduler.cli._named import named
+
+
+def add_actions(actions: Any) -> None:
+    """Add the operating actions to those of ``aegis schedules``."""
+    pause = _action(actions, "pause", "store nothing new until it is resumed; what has begun goes on")
+    pause.add_argument("--reason", required=True, help="why; shown beside the schedule")
+    pause.add_argument("--until", type=_instant, help="resume by itself then, e.g. 2027-01-31T06:00Z")
+    for name, said in (
+        ("resume", "end a pause; what passed meanwhile is not caught up"),
+        ("enable", "let it fire from now on"),
+        ("disable", "store nothing new; what has begun goes on"),
+    ):
+        _action(actions, name, said).add_argument("--reason", default="", help="why; kept in the change history")
+    retarget = _action(actions, "retarget", "change the strategy of its lock name")
+    retarget.add_argument("--lock", required=True, metavar="ALIAS", help="an alias of LOCKS")
+    retarget.add_argument("--now", action="store_true", help="at once, although something may be open under the name")
+    retarget.add_argument("--reason", default="", help="why; kept in the change history")
+    _action(actions, "repair", "look again at one that is broken, or whose next run is too far away")
+
+
+def _action(actions: Any, name: str, said: str) -> ArgumentParser:
+    parser: ArgumentParser = actions.add_parser(name, help=said, description=said)
+    parser.add_argument("name", help="the schedule")
+    parser.add_argument("--by", help="who (default: who runs this command)")
+    return parser
+
+
+def _instant(text: str) -> datetime:
+    """An instant with a zone: nobody can say when a local time of an unknown host is."""
+    at = None
+    with suppress(ValueError):
+        at = parse_datetime(text)
+    if at is None or at.utcoffset() is None:
+        raise ArgumentTypeError(f"{text!r} is not an instant with a zone; write for example 2027-01-31T06:00Z")
+    return at
+
+
+def _who(by: str | None) -> str:
+    if by:
+        return by
+    with suppress(KeyError, OSError):  # a container may run as a number without a name
+        return getpass.getuser()
+    return "command line"
+
+
+def _pause(*, name: str, reason: str, until: datetime | None, by: str | None, **_: Any) -> str:
+    stored = pausing.pause(name, why=reason, until=until, who=_who(by))
+    end = f"until {stored.paused_until:%Y-%m-%d %H:%M:%S} UTC" if stored.paused_until else "until it is resumed"
+    return f"{name} is paused {end}."
+
+
+def _resume(*, name: str, reason: str, by: str | None, **_: Any) -> str:
+    pausing.resume(name, why=reason, who=_who(by))
+    return f"{name} is resumed; what passed meanwhile is not caught up."
+
+
+def _enable(*, name: str, reason: str, by: str | None, **_: Any) -> str:
+    pausing.switch(name, enabled=True, why=reason, who=_who(by))
+    return f"{name} is enabled."
+
+
+def _disable(*, name: str, reason: str, by: str | None, **_: Any) -> str:
+    pausing.switch(name, enabled=False, why=reason, who=_who(by))
+    return f"{name} is disabled."
+
+
+def _retarget(*, name: str, lock: str, now: bool, reason: str, by: str | None, **_: Any) -> str:
+    done = retargeting.retarget(name, lock, now=now, why=reason, who=_who(by))
+    if now:
+        return (
+            f"{name}: {done.before} -> {lock}, at once; {done.open_ticks} ticks were open, {done.running} of them "
+            "begun. A body that is inside may be overlapped."
+        )
+    return f"{name}: {done.before or 'nothing'} is in force; {lock} follows when nothing under the lock name is open."
+
+
+def _repair(*, name: str, by: str | None, **_: Any) -> str:
+    return healing.repair(name, who=_who(by))
+
+
+def _refusable(verb: Callable[..., str]) -> Callable[..., str]:
+    def act(*, name: str, **options: Any) -> str:
+        named(name)
+        try:
+            return verb(name=name, **options)
+        except Refused as refusal:
+            raise CommandError(f"{name}: {refusal}", returncode=1) from refusal
+
+    return act
+
+
+ACTIONS: dict[str, Callable[..., str]] = {
+    "pause": _refusable(_pause),
+    "resume": _refusable(_resume),
+    "enable": _refusable(_enable),
+    "disable": _refusable(_disable),
+    "retarget": _refusable(_retarget),
+    "repair": _refusable(_repair),
+}

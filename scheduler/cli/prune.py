@@ -1,0 +1,33 @@
+"""``aegis prune``: old ticks and executions leave the ledger."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from scheduler.pruning import prune
+
+HELP = "Delete ticks and executions that ended long ago; never what is open, running or a schedule's newest tick."
+
+MOST = 36_500  # days
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--older-than", type=_days, required=True, metavar="DAYS", help="whole days, from 1")
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST}")
+    return int(text)
+
+
+def run(command: BaseCommand, *, older_than: int, **options: Any) -> int | None:
+    gone = prune(timedelta(days=older_than))
+    command.stdout.write(
+        f"Deleted {gone.ticks} ticks, {gone.executions} executions and {gone.instances} silent processes."
+    )
+    return None

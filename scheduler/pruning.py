@@ -1,0 +1,56 @@
+"""Pruning: old ticks, with their executions, leave the ledger; so do processes that have long been silent.
+
+Never deleted: a tick that is open; a tick one of whose executions is running, which without the tick guard may be
+closed already; and the newest tick that each schedule's recurrence named, which says when it fired last, however
+seldom it does. Change rows are kept: they are few, and they answer "who switched this off".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Now
+
+from scheduler.models import Execution, Instance, Tick
+from scheduler.states import OPEN_TICKS, ExecutionState
+
+BATCH = 1000  # ticks deleted in one transaction: workers and beats never wait for more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """How many rows were deleted."""
+
+    ticks: int = 0
+    executions: int = 0
+    instances: int = 0
+
+
+def prune(older_than: timedelta) -> Pruned:
+    """Delete what ended before ``older_than`` ago by the database's clock, oldest first, in batches.
+
+    It may be stopped at any moment and run beside workers, beats and another prune. An empty ledger is no error.
+    """
+    ticks = executions = 0
+    while batch := list(_old_ticks(older_than).values_list("pk", flat=True)[:BATCH]):
+        _, deleted = Tick.objects.filter(pk__in=batch).exclude(state__in=OPEN_TICKS).delete()
+        ticks += deleted.get(Tick._meta.label, 0)
+        executions += deleted.get(Execution._meta.label, 0)
+        if not deleted:
+            break
+    silent, _ = Instance.objects.filter(heartbeat_at__lt=Now() - older_than).delete()
+    return Pruned(ticks=ticks, executions=executions, instances=silent)
+
+
+def _old_ticks(older_than: timedelta) -> QuerySet[Tick]:
+    of_schedule = Tick.objects.filter(schedule=OuterRef("schedule"), manual_key=None)
+    newest = of_schedule.order_by("-fire_time").values("pk")[:1]  # one probe of the unique index
+    inside = Execution.objects.filter(tick=OuterRef("pk"), state=ExecutionState.RUNNING)
+    return (
+        Tick.objects.filter(fire_time__lt=Now() - older_than, closed_at__lt=Now() - older_than)
+        .exclude(state__in=OPEN_TICKS)
+        .filter(Q(schedule=None) | ~Q(pk=Subquery(newest)), ~Exists(inside))
+        .order_by("fire_time")
+    )
