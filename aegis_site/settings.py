@@ -65,6 +65,8 @@ LOCKS = {
     "none": {"BACKEND": "locks.backends.none.NoLockBackend"},
     "database": {"BACKEND": "locks.backends.database.DatabaseLeaseBackend", "TTL": 6},
     "optimistic": {"BACKEND": "locks.backends.claim.OptimisticClaimBackend", "TTL": 6},
+    "advisory": {"BACKEND": "locks.backends.advisory.AdvisoryLockBackend", "TTL": 6},
+    "row_lock": {"BACKEND": "locks.backends.row_lock.RowLockBackend", "TTL": 6},
     "redis": {
         "BACKEND": "locks.backends.redis.RedisLockBackend",
         "LOCATION": STORES.redis_url,

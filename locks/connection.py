@@ -42,6 +42,26 @@ ANSWER_TIMEOUT = 5.0  # seconds the client waits for the answer, when the caller
 CONNECT_TIMEOUT = 3  # whole seconds, as libpq counts them
 _POLL = 0.05  # seconds between two looks at the clock while waiting for an answer
 
+SESSION = {
+    "lock_timeout": f"{int(LOCK_TIMEOUT * 1000)}",
+    "statement_timeout": f"{int(STATEMENT_TIMEOUT * 1000)}",
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read\\ committed",
+}
+"""Settings sent with the start-up message, so that they cost no round trip and survive ``RESET ALL``.
+
+``synchronous_commit=on``: without it a crash of the server can forget a grant *and issue its token again*.
+"""
+
+_CLIENT: dict[str, Any] = {
+    "application_name": "aegis",
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": int(ANSWER_TIMEOUT * 1000),
+}
+
 Rows = list[tuple[Any, ...]]
 
 
@@ -56,7 +76,7 @@ class NotReplicated(psycopg.OperationalError):
     """
 
 
-class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A psycopg connection that stops waiting at ``give_up_at`` (boottime seconds) instead of waiting for
     ever.
 
@@ -102,7 +122,7 @@ class _Slot:
         self.using = using
         self.pid = os.getpid()
         self.lock = threading.Lock()
-        self.connection: _BoundedConnection | None = None
+        self.connection: BoundedConnection | None = None
 
     def execute(self, sql: str, params: Mapping[str, Any] | None, timeout: float) -> Rows:
         with self.lock:
@@ -125,11 +145,11 @@ class _Slot:
         with self.lock:
             self._drop()
 
-    def _live(self) -> _BoundedConnection:
+    def _live(self) -> BoundedConnection:
         if self.connection is not None and _has_gone(self.connection):
             self._drop()
         if self.connection is None:
-            self.connection = _connect(self.using)
+            self.connection = connect(self.using, **_CLIENT)
         return self.connection
 
     def _drop(self) -> None:
@@ -142,7 +162,7 @@ class _Slot:
             self.connection.close()
 
 
-def _has_gone(connection: _BoundedConnection) -> bool:
+def _has_gone(connection: BoundedConnection) -> bool:
     """Whether the server has hung up while the connection was idle.
 
     An idle connection has nothing to read, unless the server said good-bye. Seen before anything is sent,
@@ -156,38 +176,23 @@ def _has_gone(connection: _BoundedConnection) -> bool:
     return bool(poll.poll(0))
 
 
-def _connect(using: str) -> _BoundedConnection:
+def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: Any) -> BoundedConnection:
+    """A new connection to the Django database ``using``, which nothing but the caller knows of.
+
+    ``settings`` are added to the session's own (see ``SESSION``), ``ours`` are parameters of libpq and psycopg;
+    ``OPTIONS`` of the database go before them. Raises ``psycopg.OperationalError``, and ``ImproperlyConfigured``
+    if the database is no PostgreSQL.
+    """
     wrapper = connections[using]
     if wrapper.vendor != "postgresql":
         raise ImproperlyConfigured(
             f"DATABASES[{using!r}]['ENGINE'] is {wrapper.vendor!r}: locks in a database need PostgreSQL."
         )
-    params: dict[str, Any] = {
-        "connect_timeout": CONNECT_TIMEOUT,
-        "application_name": "aegis",
-        "keepalives": 1,
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-        "tcp_user_timeout": int(ANSWER_TIMEOUT * 1000),
-        **wrapper.get_connection_params(),
-    }
+    params: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT, **ours, **wrapper.get_connection_params()}
     params.pop("cursor_factory", None)
-    params["options"] = f"{params.get('options', '')} {_server_settings()}".strip()
-    return _BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
-
-
-def _server_settings() -> str:
-    """Session settings, sent with the start-up message so that they cost no round trip and survive ``RESET
-    ALL``.
-
-    ``synchronous_commit=on``: without it a crash of the server can forget a grant *and issue its token
-    again*.
-    """
-    return (
-        f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)} -c statement_timeout={int(STATEMENT_TIMEOUT * 1000)}"
-        " -c synchronous_commit=on -c default_transaction_isolation=read\\ committed"
-    )
+    session = " ".join(f"-c {name}={value}" for name, value in {**SESSION, **(settings or {})}.items())
+    params["options"] = f"{params.get('options', '')} {session}".strip()
+    return BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
 
 
 class _Slots(threading.local):

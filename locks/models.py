@@ -1,4 +1,4 @@
-"""The tables behind the ``database`` and ``optimistic`` backends, and the fence.
+"""The tables behind the backends that use PostgreSQL, and the fence.
 
 Rows are changed by the guarded statements of the backends only, never through ``save()``: the admin shows
 them read-only. Free rows carry ``'epoch'`` and not ``'-infinity'``, with which PostgreSQL before 17 cannot
@@ -106,6 +106,67 @@ class ClaimRecord(models.Model):
                 name="aegis_locks_claim_held_is_numbered",
             ),
         ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AdvisoryRecord(models.Model):
+    """One name of the ``advisory`` backend, beside the number that stands for it in the database's list of locks.
+
+    The registry that makes a collision of two names an error. Whether the name is held is not said here: that is
+    for the lock itself, and these columns speak of the last grant.
+    """
+
+    name = models.CharField(
+        max_length=STORED_NAME_LENGTH,
+        primary_key=True,
+        help_text=_("Lock name, with the key prefix of its alias."),
+    )
+    key = models.BigIntegerField(help_text=_("Key of the advisory lock, calculated from the name."))
+    grant_no = models.BigIntegerField(
+        default=0, db_default=0, help_text=_("Number of the last grant. Grows with each grant of this name.")
+    )
+    lease_id = models.UUIDField(null=True, help_text=_("Random id of the last acquisition."))
+    holder = models.CharField(
+        max_length=200, default="", db_default="", help_text=_("Host, process and thread, for people only.")
+    )
+    acquired_at = models.DateTimeField(null=True, help_text=_("By the database's clock."))
+
+    class Meta:
+        db_table = "aegis_locks_advisory"
+        verbose_name = _("advisory lock")
+        ordering = ["name"]
+        constraints = [
+            _name_is_valid("aegis_locks_advisory"),
+            models.UniqueConstraint(fields=["key"], name="aegis_locks_advisory_key_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RowHolderRecord(models.Model):
+    """The last holder of one name of the ``row_lock`` backend, for people to read. Nothing is decided by it.
+
+    The rows that are locked are in ``aegis_locks_row``, which is no model: ``flush`` would empty it, and so wait
+    for each open transaction that holds one of them.
+    """
+
+    name = models.CharField(
+        max_length=STORED_NAME_LENGTH,
+        primary_key=True,
+        help_text=_("Lock name, with the key prefix of its alias."),
+    )
+    lease_id = models.UUIDField(help_text=_("Random id of the last acquisition."))
+    holder = models.CharField(max_length=200, help_text=_("Host, process and thread, for people only."))
+    acquired_at = models.DateTimeField(help_text=_("By the database's clock."))
+
+    class Meta:
+        db_table = "aegis_locks_row_holder"
+        verbose_name = _("row lock")
+        ordering = ["name"]
+        constraints = [_name_is_valid("aegis_locks_row_holder")]
 
     def __str__(self) -> str:
         return self.name

@@ -69,6 +69,7 @@ class BaseLockBackend:
     survives_store_restart: ClassVar[bool] = False  # is a lease still there when the store comes back?
     bounded_takeover: ClassVar[bool] = True  # is a dead holder's name free after a known time?
     trust_window: ClassVar[bool] = True  # does a lease end for its holder with the clock alone?
+    session_bound: ClassVar[bool] = False  # does a lease end with the connection that it was taken on?
 
     minimum_ttl: ClassVar[float] = 0.1  # seconds; below it margins and time-outs leave nothing of a lease
     params_validator: ClassVar[type[ParamsValidator]] = ParamsValidator
@@ -189,7 +190,7 @@ class BaseLockBackend:
         Compare-and-delete: a holder that came after the one the operator looked at is left alone. The body
         of the released holder goes on until it notices, so an overlap must be expected.
         """
-        released = self._release(name, lease_id, None)
+        released = self._force_release(name, lease_id)
         if released:
             logger.warning("Lock %r (%s): lease %s was force released.", name, self.alias, lease_id)
             signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
@@ -267,6 +268,10 @@ class BaseLockBackend:
     def _release(self, name: str, lease_id: UUID, grant_no: int | None) -> bool:
         """Free ``name`` if ``lease_id`` holds it (and, if given, by exactly that grant)."""
         raise NotImplementedError
+
+    def _force_release(self, name: str, lease_id: UUID) -> bool:
+        """The same, from a process that need not be the holder's."""
+        return self._release(name, lease_id, None)
 
 
 def trust_margin(ttl: float) -> float:

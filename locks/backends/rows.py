@@ -2,46 +2,28 @@
 
 Each verb is one statement on this package's own autocommit connection, and each decides by
 ``clock_timestamp()``. ``now()`` is the start of the transaction and does not move while a statement waits
-for a row lock, so an expiry counted from it would be earlier than its holder believes. ``nextval()`` stands
-in the SET list, where it is evaluated under the row lock: computed before the wait, a slow session would
-store 1 after another had stored 2.
+for a row lock, so an expiry counted from it would be earlier than its holder believes. The next number is
+drawn in the SET list, where it is evaluated under the row lock: computed before the wait, a slow session would
+store 1 after another had stored 2. ``aegis_locks_next_token()`` outruns what a primary gave out before a failover.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
-
-import psycopg
-from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
 
 from .. import connection
 from ..base import LeaseInfo, LeaseInfos, validate_name
 from ..exceptions import LockUnavailable
-from .base import BaseLockBackend, Grant
-from .params import ParamsValidator, positive_seconds
+from .base import Grant
+from .params import positive_seconds
+from .postgres import PostgresBackend, PostgresParams
 
 
-class RowParams(ParamsValidator):
-    """``LOCATION`` is a Django database alias, ``default`` if it is not given."""
-
-    def check_backend(self) -> None:
-        using = self.params.get("LOCATION") or DEFAULT_DB_ALIAS
-        if using not in settings.DATABASES:
-            known = ", ".join(sorted(settings.DATABASES))
-            remedy = f"Name one of settings.DATABASES: {known}"
-            self.error("LOCATION", f"there is no database {using!r}", remedy, 6)
-        elif connections[using].vendor != "postgresql":
-            remedy = "Name a database whose ENGINE is django.db.backends.postgresql"
-            self.error("LOCATION", f"database {using!r} is no PostgreSQL", remedy, 6)
-
-
-class LeaseRowParams(RowParams):
+class LeaseRowParams(PostgresParams):
     options = {"LOCK_DELAY": positive_seconds}
 
 
-class RowBackend(BaseLockBackend):
+class RowBackend(PostgresBackend):
     """Subclasses give the statements; see the module's docstring for the rules these keep.
 
     ``acquire_sql`` returns one row (granted, number); none at all means that the name has no row yet. That
@@ -50,17 +32,12 @@ class RowBackend(BaseLockBackend):
 
     grant_numbers: ClassVar[bool] = True
     survives_store_restart: ClassVar[bool] = True
-    params_validator: ClassVar[type[ParamsValidator]] = RowParams
 
     acquire_sql: ClassVar[str]
     seed_sql: ClassVar[str]
     release_sql: ClassVar[str]
     inspect_sql: ClassVar[str]
     list_sql: ClassVar[str]
-
-    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
-        super().__init__(alias, params)
-        self.using: str = params.get("LOCATION") or DEFAULT_DB_ALIAS
 
     def inspect(self, name: str) -> LeaseInfo | None:
         rows = self._execute("inspect", validate_name(name), self.inspect_sql, {"name": self._stored(name)})
@@ -69,9 +46,6 @@ class RowBackend(BaseLockBackend):
     def list(self, prefix: str = "") -> LeaseInfos:
         rows = self._execute("list", prefix, self.list_sql, {"prefix": self._stored(prefix)})
         return [self._info(row) for row in rows]
-
-    def close(self) -> None:
-        connection.close_all(using=self.using)
 
     @property
     def renews_in_background(self) -> bool:
@@ -111,23 +85,3 @@ class RowBackend(BaseLockBackend):
             expires_in=float(expires_in),
             acquired_at=acquired_at,
         )
-
-    def _execute(
-        self, action: str, name: str, sql: str, params: Mapping[str, Any], timeout: float | None = None
-    ) -> connection.Rows:
-        try:
-            return connection.execute(sql, params, using=self.using, timeout=timeout or connection.ANSWER_TIMEOUT)
-        except psycopg.Error as error:
-            raise LockUnavailable(
-                f"Lock {name!r} ({self.alias}): database {self.using!r} cannot {action}: {_reason(error)}.",
-                name=name,
-                alias=self.alias,
-            ) from error
-
-
-def _reason(error: psycopg.Error) -> str:
-    """One line about ``error``, with the remedy where there is a known one."""
-    if isinstance(error, psycopg.errors.UndefinedTable):
-        return "its tables are missing, run manage.py migrate"
-    first_line = (str(error).splitlines() or [""])[0].rstrip(".")
-    return f"{type(error).__name__}: {first_line}"

@@ -39,10 +39,11 @@ ODD_NAMES = ("a:b", "a-b", "a_b", "axb", "..", ":", "_", "0", "a" * 200)
 
 @dataclass
 class Outage:
-    """A backend of the kind under test whose store is down, and how to bring the store back."""
+    """A backend of the kind under test whose store is down, how to bring the store back, and down again."""
 
     backend: BaseLockBackend
     end: Callable[[], None]
+    begin: Callable[[], None] = lambda: None
 
 
 class LockBackendContract:
@@ -92,6 +93,11 @@ class LockBackendContract:
         """Skip the test unless the backend claims ``flag``."""
         if not getattr(self.backend, flag):
             pytest.skip(f"{self.alias}: {flag} is false")
+
+    def needs_not(self, flag: str) -> None:
+        """Skip the test if the backend claims ``flag``."""
+        if getattr(self.backend, flag):
+            pytest.skip(f"{self.alias}: {flag} is true")
 
     # exclusion
 
@@ -234,9 +240,10 @@ class LockBackendContract:
         assert before is not None
         assert after is not None
         assert after.lease_id == new.lease_id
-        assert after.expires_in is not None
-        assert before.expires_in is not None
-        assert after.expires_in <= before.expires_in
+        if not self.backend.session_bound:
+            assert after.expires_in is not None
+            assert before.expires_in is not None
+            assert after.expires_in <= before.expires_in
 
     def test_expired_lease_is_never_revived(self, name: str) -> None:
         self.needs("renewable")
@@ -272,8 +279,9 @@ class LockBackendContract:
         assert renewed.trusted_until >= lease.trusted_until
         shown = self.backend.inspect(name)
         assert shown is not None
-        assert shown.expires_in is not None
-        assert shown.expires_in > lease.ttl / 2
+        if not self.backend.session_bound:
+            assert shown.expires_in is not None
+            assert shown.expires_in > lease.ttl / 2
 
     def test_no_renewal_after_the_trust_window_even_if_the_store_would(self, name: str) -> None:
         self.needs("trust_window")
@@ -286,8 +294,9 @@ class LockBackendContract:
             backend.renew(lease)
         shown = self.backend.inspect(name)
         assert shown is not None
-        assert shown.expires_in is not None
-        assert shown.expires_in <= lease.ttl
+        if not self.backend.session_bound:
+            assert shown.expires_in is not None
+            assert shown.expires_in <= lease.ttl
 
     def test_late_answer_to_a_renewal_is_a_lost_lease(self, name: str) -> None:
         self.needs("trust_window")
@@ -338,6 +347,7 @@ class LockBackendContract:
 
     def test_store_lost_under_a_lease_is_unavailable_not_lost(self, name: str) -> None:
         self.needs("exclusive")
+        self.needs_not("session_bound")
         with self.store_down() as outage:
             backend = outage.backend
             lease = Lease(
@@ -351,6 +361,16 @@ class LockBackendContract:
             if backend.verifies:
                 with pytest.raises(LockUnavailable):
                     backend.verify(lease)
+
+    def test_a_lease_is_lost_with_its_connection(self, name: str) -> None:
+        self.needs("session_bound")
+        with self.store_down() as outage:
+            outage.end()
+            lease = self.acquired(name, outage.backend)
+            outage.begin()
+            with pytest.raises(LeaseLost):
+                outage.backend.renew(lease)
+            assert outage.backend.release(lease) is False
 
     def test_a_store_that_is_back_works_at_once(self, name: str) -> None:
         self.needs("exclusive")
@@ -371,6 +391,7 @@ class LockBackendContract:
 
     def test_trust_ends_before_the_store_does(self, name: str) -> None:
         self.needs("trust_window")
+        self.needs_not("session_bound")
         lease = self.acquired(name)
         shown = self.backend.inspect(name)
         seen_at = self.backend.clock()
@@ -407,8 +428,8 @@ class LockBackendContract:
         assert shown is not None
         assert (shown.name, shown.alias, shown.lease_id) == (name, self.alias, lease.lease_id)
         assert (shown.holder, shown.grant_no) == (lease.holder, lease.grant_no)
-        assert shown.expires_in is not None
-        assert 0 < shown.expires_in <= lease.ttl
+        assert (shown.expires_in is None) == self.backend.session_bound
+        assert shown.expires_in is None or 0 < shown.expires_in <= lease.ttl
         assert shown.acquired_at is not None
         assert shown.acquired_at.tzinfo is not None
         self.backend.release(lease)

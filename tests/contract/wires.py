@@ -21,16 +21,22 @@ WIRED = "wired"
 @contextmanager
 def wired_database() -> Iterator[TcpProxy]:
     """Adds a database alias ``wired``: the test database, over a proxy."""
+    with TcpProxy(database_address()) as proxy, database_behind(proxy.port):
+        yield proxy
+
+
+@contextmanager
+def database_behind(port: int) -> Iterator[None]:
+    """Adds a database alias ``wired``: the test database, over what listens on ``port``."""
     entry = connections["default"].settings_dict
-    with TcpProxy(_database_address(entry["HOST"], entry["PORT"])) as proxy:
-        connections.settings[WIRED] = {**entry, "HOST": "127.0.0.1", "PORT": proxy.port}
-        try:
-            yield proxy
-        finally:
-            connection.close_all()
-            del connections.settings[WIRED]
-            if hasattr(connections._connections, WIRED):
-                del connections[WIRED]
+    connections.settings[WIRED] = {**entry, "HOST": "127.0.0.1", "PORT": port}
+    try:
+        yield
+    finally:
+        connection.close_all()
+        del connections.settings[WIRED]
+        if hasattr(connections._connections, WIRED):
+            del connections[WIRED]
 
 
 def wired_row_backend(alias: str) -> BaseLockBackend:
@@ -56,8 +62,10 @@ def wired_redis(alias: str) -> Iterator[tuple[BaseLockBackend, list[TcpProxy]]]:
         backend.close()
 
 
-def _database_address(host: str, port: str | int) -> Address:
-    number = int(port or 5432)
+def database_address() -> Address:
+    """Where the server of the test database listens."""
+    entry = connections["default"].settings_dict
+    host, number = entry["HOST"], int(entry["PORT"] or 5432)
     return f"{host}/.s.PGSQL.{number}" if host.startswith("/") else (host or "127.0.0.1", number)
 
 

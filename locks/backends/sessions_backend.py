@@ -1,0 +1,189 @@
+"""What ``advisory`` and ``row_lock`` have in common: verbs over a lease that is a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+import psycopg
+from django.core import checks
+
+from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
+from . import sessions
+from .base import Grant
+from .params import ParamsValidator
+from .postgres import PostgresBackend, PostgresParams
+from .sessions import Key, Session
+from .sessions_probe import refuse_pooler
+
+# Who holds what: `held` gives (name, pid) of the sessions that hold a lock now. The session itself says which lease
+# it is; the table only adds what people want to read, where it speaks of that very lease. A session of another
+# role is nameless to a role that may not read statistics: then the name is held, and by whom is unknown.
+_SHOW = """
+SELECT held.name, lease.id, coalesce(r.holder, 'process ' || held.pid || ' of the database'), {number}, r.acquired_at
+FROM ({held}) held
+LEFT JOIN pg_stat_activity a ON a.pid = held.pid
+CROSS JOIN LATERAL (SELECT substring(a.application_name FROM '^aegis ([0-9a-f-]{{36}})$')::uuid AS id) lease
+LEFT JOIN {table} r ON r.name = held.name AND r.lease_id = lease.id
+ORDER BY held.name
+"""
+
+# In: app. Ends the session that holds the name, if it is the one of that lease. Waits until it has gone, for two
+# seconds at most: then the server warns, which is an error here.
+_END = """
+SELECT pg_terminate_backend(held.pid, 2000) FROM ({held}) held
+JOIN pg_stat_activity a ON a.pid = held.pid WHERE a.application_name = %(app)s
+"""
+
+POOLER_PORT = "6432"
+"""Where PgBouncer listens unless it is told otherwise."""
+
+
+class SessionParams(PostgresParams):
+    def check_database(self, entry: Mapping[str, Any]) -> None:
+        """W001: what is known of poolers from the settings. The backend itself asks the server."""
+        signs = []
+        if entry.get("DISABLE_SERVER_SIDE_CURSORS"):
+            signs.append("DISABLE_SERVER_SIDE_CURSORS is set, which Django asks for behind transaction pooling")
+        if str(entry.get("PORT", "")) == POOLER_PORT:
+            signs.append(f"PORT is {POOLER_PORT}, which is PgBouncer's")
+        if signs:
+            self.found.append(
+                checks.Warning(
+                    f"LOCKS[{self.alias!r}]['LOCATION']: its database seems to be pooled: {'; '.join(signs)}.",
+                    hint="A session's lock does not survive pooling and is refused there. Name a database alias whose"
+                    " HOST and PORT are PostgreSQL's own.",
+                    obj=self.alias,
+                    id="aegis.locks.W001",
+                )
+            )
+
+
+class SessionBackend(PostgresBackend):
+    """See ``sessions`` for what such a lease is, what its ``ttl`` means and what is not covered.
+
+    A killed holder's name is free at once; ``takeover_bound`` is about a machine that vanished. A frozen holder
+    keeps its name. Subclasses say how a session takes the lock, how it gives it back, and who holds it.
+    """
+
+    verifies: ClassVar[bool] = True  # a session can end without a word between the last renewal and the result
+    store_clock: ClassVar[bool] = False  # no clock decides: the lock ends with its session
+    session_bound: ClassVar[bool] = True
+    minimum_ttl: ClassVar[float] = 1.0  # the server counts keepalives in whole seconds
+    params_validator: ClassVar[type[ParamsValidator]] = SessionParams
+
+    table: ClassVar[str]
+    number_sql: ClassVar[str] = "NULL::bigint"
+    held_sql: ClassVar[str]  # (name, pid) of who holds the name of _identity()
+    all_held_sql: ClassVar[str]  # the same for all names that begin with the prefix
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.maximum_ttl = 3600.0  # the kernel's own limit on keepalives is nine hours
+
+    @property
+    def takeover_bound(self) -> float | None:
+        return sessions.patience_ends(self.ttl)
+
+    def inspect(self, name: str) -> LeaseInfo | None:
+        rows = self._execute("inspect", validate_name(name), self._showing(self.held_sql), self._identity(name))
+        return self._info(rows[0]) if rows else None
+
+    def list(self, prefix: str = "") -> LeaseInfos:
+        rows = self._execute("list", prefix, self._showing(self.all_held_sql), {"prefix": self._stored(prefix)})
+        return [self._info(row) for row in rows]
+
+    def verify(self, lease: Lease) -> bool:
+        """Whether its session still stands. ``LockUnavailable`` when there is no answer."""
+        return self._renew(lease, lease.ttl)
+
+    # storage verbs
+
+    def _acquire(self, name: str, ttl: float, lease_id: UUID, holder: str) -> Grant | None:
+        key = self._key(name, lease_id)
+        held = sessions.find(key)
+        if held is not None:  # asked again under the same id
+            if self._stands(held, name, ttl, timeout=ttl / 6):
+                return held.grant
+            sessions.forget(key)
+        in_doubt = sessions.settle(key)
+        grant = self._ask_anew(key, name, ttl, holder)
+        if grant is None and in_doubt and self._force_release(name, lease_id):
+            grant = self._ask_anew(key, name, ttl, holder)  # the name was held by what an earlier try had left
+        return grant
+
+    def _renew(self, lease: Lease, ttl: float) -> bool:
+        key = self._key(lease.name, lease.lease_id)
+        session = sessions.find(key)
+        if session is None:
+            return False
+        stands = self._stands(session, lease.name, ttl, timeout=lease.ttl / 6)
+        if not stands:
+            sessions.forget(key)
+        return stands
+
+    def _release(self, name: str, lease_id: UUID, grant_no: int | None) -> bool:
+        key = self._key(name, lease_id)
+        session = sessions.forget(key)
+        if session is None:  # never granted, lost, or of another process: unless a try ended in doubt
+            return sessions.settle(key) and self._force_release(name, lease_id)
+        try:
+            return session.give_up(self._unlocking(name))
+        except psycopg.Error as error:
+            raise self._doubt("release", name, error) from error
+
+    def _force_release(self, name: str, lease_id: UUID) -> bool:
+        app = f"{sessions.NAMED}{lease_id}"
+        params = {**self._identity(name), "app": app}
+        return bool(self._execute("force release", name, _END.format(held=self.held_sql), params))
+
+    # parts
+
+    def _take(self, session: Session, name: str, lease_id: UUID, holder: str) -> Grant | None:
+        """Take the lock on ``session``. ``None``: known to be held by another session."""
+        raise NotImplementedError
+
+    def _unlocking(self, name: str) -> str:
+        """What to send to give the lock back. No row, or one with true: it was ours until then."""
+        raise NotImplementedError
+
+    def _identity(self, name: str) -> dict[str, Any]:
+        """The parameters by which the statements know ``name``."""
+        return {"name": self._stored(name)}
+
+    def _ask_anew(self, key: Key, name: str, ttl: float, holder: str) -> Grant | None:
+        try:
+            session = Session(self.using, key.lease_id, ttl)
+            try:
+                refuse_pooler(session, self.using)
+                sessions.doubt(key)
+                session.grant = self._take(session, name, key.lease_id, holder)
+                sessions.settle(key)
+            finally:
+                if session.grant is None:
+                    session.close()
+        except psycopg.Error as error:
+            raise self._doubt("acquire", name, error) from error
+        if session.grant is not None:
+            sessions.keep(key, session)
+        return session.grant
+
+    def _stands(self, session: Session, name: str, ttl: float, timeout: float) -> bool:
+        try:
+            return session.stands(ttl, timeout)
+        except psycopg.Error as error:
+            raise self._doubt("prove the session", name, error) from error
+
+    def _key(self, name: str, lease_id: UUID) -> Key:
+        return Key(self.table, self.using, self._stored(name), lease_id)
+
+    def _showing(self, held: str) -> str:
+        return _SHOW.format(held=held, number=self.number_sql, table=self.table)
+
+    def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
+        name, lease_id, holder, number, acquired_at = row
+        return LeaseInfo(
+            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=holder, grant_no=number,
+            expires_in=None, acquired_at=acquired_at,
+        )  # fmt: skip
