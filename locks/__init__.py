@@ -15,6 +15,7 @@ from .exceptions import (
     StaleToken,
 )
 from .exclusive import exclusive
+from .fencing import fence
 from .handler import lock_backends
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "LockUnavailable",
     "StaleToken",
     "exclusive",
+    "fence",
     "lock_backends",
 ]

@@ -32,6 +32,7 @@ from .exceptions import LeaseLost, LockUnavailable
 logger = logging.getLogger("locks")
 
 OnLost = Callable[[LeaseLost], None]
+OnRenewed = Callable[[Lease], None]
 
 _LONGEST_NAP = 0.5
 """Seconds a thread with something to do sleeps at most. Its sleep stops while the machine is suspended, and
@@ -41,11 +42,19 @@ the clock of leases does not: so it looks at that clock this long after waking u
 class Kept:
     """One lease while it is kept alive. ``lease`` is its newest handle; any thread may look."""
 
-    def __init__(self, backend: BaseLockBackend, lease: Lease, on_lost: OnLost | None) -> None:
+    def __init__(
+        self,
+        backend: BaseLockBackend,
+        lease: Lease,
+        on_lost: OnLost | None = None,
+        on_renewed: OnRenewed | None = None,
+    ) -> None:
         self.backend = backend
         self.renewals = 0
+        self.tokens: dict[str, int] = {}  # database alias -> fencing token, kept here by ``fencing.fence``
         self._lease = lease
         self._on_lost = on_lost
+        self._on_renewed = on_renewed
         self._error: LeaseLost | None = None
         self._stopped = False
         self._state = threading.Lock()  # guards the fields above; held for moments only
@@ -116,9 +125,12 @@ class Kept:
 
     def _take(self, renewed: Lease) -> None:
         with self._state:
-            if self._error is None and not self._stopped:
+            taken = self._error is None and not self._stopped
+            if taken:
                 self._lease = renewed
                 self.renewals += 1
+        if taken and self._on_renewed is not None:
+            self._on_renewed(renewed)
         self.next_renewal = self.backend.clock() + _next_renewal_in(renewed)
 
     def _overdue(self) -> bool:
@@ -237,15 +249,20 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
-def keep_alive(backend: BaseLockBackend, lease: Lease, on_lost: OnLost | None = None) -> Iterator[Kept]:
+def keep_alive(
+    backend: BaseLockBackend,
+    lease: Lease,
+    on_lost: OnLost | None = None,
+    on_renewed: OnRenewed | None = None,
+) -> Iterator[Kept]:
     """Keep ``lease`` alive for the length of the block. Give it back afterwards: this only stops renewing.
 
     ``on_lost`` is called once, from a thread of this module, as soon as the loss is known and at the end of
-    the trust window at the latest (half a second later at most, if the machine was suspended). What it
-    raises is logged. Where a lease is not renewable it is only watched; without a trust window there is
-    nothing to watch either.
+    the trust window at the latest (half a second later at most, if the machine was suspended). ``on_renewed``
+    is called with the new handle after each renewal that counts. What they raise is logged. Where a lease is
+    not renewable it is only watched; without a trust window there is nothing to watch either.
     """
-    kept = Kept(backend, lease, on_lost)
+    kept = Kept(backend, lease, on_lost, on_renewed)
     loops = [_process.watcher] if backend.trust_window else []
     if backend.trust_window and backend.renews_in_background:
         loops.append(_process.renewer(lease.alias))

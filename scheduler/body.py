@@ -9,10 +9,11 @@ from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 
-from locks import LeaseLost
+from locks import LeaseLost, StaleToken
 from locks.clock import boottime
 from scheduler.context import RunContext
 from scheduler.error_text import describe
+from scheduler.loss.reaction import Reaction
 from scheduler.states import ExecutionState
 
 # Exit status of a forked child that left the body.
@@ -47,19 +48,21 @@ class Returned:
     countdown: float = 0.0
 
 
-def enter(body: Body, context: RunContext) -> Returned:
+def enter(body: Body, context: RunContext, reaction: Reaction) -> Returned:
     """Call the body and measure its own duration in seconds on a clock that goes on while a machine sleeps.
 
     Nothing is raised: Celery's control flow, errors and even ``SystemExit`` (a hard time limit, a cold shutdown)
-    come back as a value, so that finish and release follow; the caller raises them again afterwards.
+    come back as a value, so that finish and release follow; the caller raises them again afterwards. So does a loss
+    that ``reaction`` raises at the body's very last instruction.
     """
-    began, process = boottime(), os.getpid()
+    context.guards.began = began = boottime()
+    process = os.getpid()
     try:
-        value = _leave_forks(process, body, context)
+        value = reaction.call(context.kept, lambda: _leave_forks(process, body, context))
     except RetryLater as retry:
         return _ended(began, retry, ExecutionState.RETRIED, countdown=retry.countdown)
-    except LeaseLost as lost:
-        return _ended(began, lost, ExecutionState.LOST, reason="the body stopped: the lease is over")
+    except (LeaseLost, StaleToken) as lost:
+        return _stopped(began, lost, context)
     except Ignore as ignored:
         return _ended(began, ignored, ExecutionState.EXECUTED, reason="the body asked Celery to ignore its result")
     except Reject as rejected:
@@ -67,6 +70,14 @@ def enter(body: Body, context: RunContext) -> Returned:
     except BaseException as failure:  # not only Exception: SystemExit must be recorded too
         return _ended(began, failure, ExecutionState.FAILED)
     return Returned(state=ExecutionState.EXECUTED, ran=boottime() - began, value=value)
+
+
+def _stopped(began: float, lost: LeaseLost | StaleToken, context: RunContext) -> Returned:
+    """Lost if it was this run's own lease or token. A body may hold others: losing one of those is its failure."""
+    if lost.name not in ("", context.lock_name):
+        return _ended(began, lost, ExecutionState.FAILED)
+    what = "a later execution has started" if isinstance(lost, StaleToken) else "the lease is over"
+    return _ended(began, lost, ExecutionState.LOST, reason=f"the body stopped: {what}")
 
 
 def _leave_forks(process: int, body: Body, context: RunContext) -> Any:

@@ -31,6 +31,7 @@ class Delivery:
     guarded: bool
     task_id: str
     worker: str
+    manual_key: str | None = None
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -64,6 +65,7 @@ def stamp(tick: Any) -> dict[str, Any]:
         "alias": tick.lock_alias,
         "ttl": tick.ttl,
         "guarded": tick.once_per_tick,
+        "manual_key": tick.manual_key,
     }
 
 
@@ -88,6 +90,7 @@ def read_stamp(header: dict[str, Any], *, task_id: str, worker: str) -> Delivery
             guarded=header["guarded"],
             task_id=task_id,
             worker=worker,
+            manual_key=header.get("manual_key"),
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise UnreadableStamp(f"the stamp of the message is incomplete: {problem!r}") from problem

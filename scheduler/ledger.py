@@ -113,16 +113,7 @@ def end(execution: Started, state: ExecutionState, *, countdown: float = 0.0, **
     ``facts``: ``ran`` (seconds in the body), ``reason``, ``error``, ``began``. A False is recorded beside the
     terminal state, so that an overlap by a body that was given up too early stays visible.
     """
-    parameters = {
-        "id": execution.id,
-        "lease": execution.lease_id,
-        "state": state.value,
-        "ran": facts.get("ran"),
-        "reason": storable(facts.get("reason", ""), MAX_REASON),
-        "error": storable(facts.get("error", ""), MAX_ERROR),
-        "began": facts.get("began", True),
-        "countdown": countdown,
-    }
+    parameters = _ending(execution, state, countdown=countdown, **facts)
     if _twice(_statement(state, parameters["began"]), parameters):
         return True
     late = _once(finish.RETURNED, parameters)
@@ -133,6 +124,17 @@ def end(execution: Started, state: ExecutionState, *, countdown: float = 0.0, **
         )  # fmt: skip
         return False
     return _ended_as(execution.lease_id, state)
+
+
+def end_within(cursor: Any, execution: Started, *, ran: float) -> bool:
+    """End a running execution as executed in the caller's transaction; False where somebody else ended it before."""
+    cursor.execute(finish.CLOSE, _ending(execution, ExecutionState.EXECUTED, ran=ran))
+    return cursor.fetchone() is not None
+
+
+def is_executed(execution: Started) -> bool:
+    """Whether the row stands as executed: for a commit whose answer never came."""
+    return _ended_as(execution.lease_id, ExecutionState.EXECUTED)
 
 
 def end_patiently(execution: Started, state: ExecutionState, **facts: Any) -> bool:
@@ -151,6 +153,20 @@ def end_patiently(execution: Started, state: ExecutionState, **facts: Any) -> bo
                 raise
         time.sleep(pause)
         pause = min(pause * 2, 2.0)
+
+
+def _ending(execution: Started, state: ExecutionState, *, countdown: float = 0.0, **facts: Any) -> dict[str, Any]:
+    """The parameters of the statements that end an execution."""
+    return {
+        "id": execution.id,
+        "lease": execution.lease_id,
+        "state": state.value,
+        "ran": facts.get("ran"),
+        "reason": storable(facts.get("reason", ""), MAX_REASON),
+        "error": storable(facts.get("error", ""), MAX_ERROR),
+        "began": facts.get("began", True),
+        "countdown": countdown,
+    }
 
 
 def _statement(state: ExecutionState, began: bool) -> str:

@@ -7,7 +7,7 @@ how it ended; or the body did not run and a row says why; or the process died, a
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +21,7 @@ from scheduler.delivery import Delivery
 from scheduler.failpoints import failpoint
 from scheduler.heartbeat import heartbeats
 from scheduler.ledger import Started
+from scheduler.loss import OnLost, cannot, reaction_to, shield
 from scheduler.states import ExecutionState
 
 logger = logging.getLogger("aegis.runner")
@@ -36,23 +37,27 @@ class Outcome:
     returned: Returned | None = None
 
 
-def run(delivery: Delivery, body: Body) -> Outcome:
+@shield()
+def run(delivery: Delivery, body: Body, on_lost: OnLost = OnLost.CHECK) -> Outcome:
     """Run ``body`` for one delivery if, and only if, the lease and the tick are both ours.
 
-    Raises ``LedgerUnavailable`` where the database cannot say what happened; no body is entered then.
+    Only inside the body does ``on_lost`` strike; everything else here is shielded from it. Raises
+    ``LedgerUnavailable`` where the database cannot say what happened; no body is entered then.
     """
-    held = _acquire(delivery)
+    held = _acquire(delivery, on_lost)
     if isinstance(held, Outcome):
         return held
     try:
         execution = _start(delivery, held)
         if not execution.running:
             return _unrun(delivery, execution)
-        with keep_alive(held.backend, held.lease) as kept, heartbeats(execution.id):
+        loss = reaction_to(on_lost)
+        with keep_alive(held.backend, held.lease, loss.lost, loss.renewed) as kept, heartbeats(execution.id):
             if _is_over(kept.lease):
                 return _give_back(delivery, execution)
-            returned = enter(body, RunContext.of(delivery, execution, kept))
-            return _finish(delivery, held, execution, returned, kept)
+            context = RunContext.of(delivery, execution, kept, loss)
+            returned = enter(body, context, loss)
+            return _finish(delivery, held, execution, returned, context)
     finally:
         _release_quietly(held)
 
@@ -66,7 +71,7 @@ class Held:
     acquire_ms: float
 
 
-def _acquire(delivery: Delivery) -> Held | Outcome:
+def _acquire(delivery: Delivery, on_lost: OnLost) -> Held | Outcome:
     """The lease, or the row that says why there is none. Unknown is blocked: neither free nor busy."""
     asked, lease_id = boottime(), uuid4()
     try:
@@ -74,6 +79,8 @@ def _acquire(delivery: Delivery) -> Held | Outcome:
         backend.clean_ttl(delivery.ttl)
     except (InvalidLockBackend, ValueError) as unknown:
         return _unrun(delivery, ledger.blocked(delivery, unknown))
+    if refusal := cannot(on_lost, backend):
+        return _unrun(delivery, ledger.blocked(delivery, refusal))
     try:
         lease = backend.acquire(delivery.lock_name, ttl=delivery.ttl, lease_id=lease_id)
     except LockUnavailable as unknown:
@@ -103,15 +110,30 @@ def _give_back(delivery: Delivery, execution: Started) -> Outcome:
     return Outcome(delivery=delivery, execution=execution, state=ExecutionState.LOST)
 
 
-def _finish(delivery: Delivery, held: Held, execution: Started, returned: Returned, kept: Any) -> Outcome:
+def _finish(delivery: Delivery, held: Held, execution: Started, returned: Returned, context: RunContext) -> Outcome:
     """Store how the body ended; where the reaper was first, the run counts as lost."""
     failpoint("after-body")
-    state, reason = _verdict(returned, held.backend, kept)
+    if context.guards.finished:
+        return _finished_by_guard(delivery, execution, returned)
+    state, reason = _verdict(returned, held.backend, context)
     recorded = ledger.end_patiently(
         execution, state, ran=returned.ran, reason=reason, error=returned.error, countdown=returned.countdown
     )
+    if not recorded and context.guards.in_doubt and ledger.is_executed(execution):
+        return _finished_by_guard(delivery, execution, returned)
     state = state if recorded else ExecutionState.LOST
     return Outcome(delivery=delivery, execution=execution, state=state, returned=returned)
+
+
+def _finished_by_guard(delivery: Delivery, execution: Started, returned: Returned) -> Outcome:
+    """The body's own guarded commit has recorded its end: nothing that came later changes it."""
+    if returned.raised is not None:
+        logger.warning(
+            "execution %s is executed, and its body raised after that: %s", execution.id, returned.error,
+            extra={"action": "raised_after_finish", "execution": execution.id},
+        )  # fmt: skip
+    returned = replace(returned, state=ExecutionState.EXECUTED)
+    return Outcome(delivery=delivery, execution=execution, state=ExecutionState.EXECUTED, returned=returned)
 
 
 def _is_over(lease: Lease) -> bool:
@@ -119,10 +141,12 @@ def _is_over(lease: Lease) -> bool:
     return boottime() >= lease.trusted_until
 
 
-def _verdict(returned: Returned, backend: Any, kept: Any) -> tuple[ExecutionState, str]:
-    """A body that outlived its lease is lost, whatever it returned."""
+def _verdict(returned: Returned, backend: Any, context: RunContext) -> tuple[ExecutionState, str]:
+    """A body that outlived its lease is lost, whatever it returned; what it committed under guard stands."""
+    kept, commits = context.kept, context.guards.commits
     if kept.lost or _is_over(kept.lease):
-        return ExecutionState.LOST, "the lease ended before the body did"
+        stands = f"; {commits} guarded commits stand" if commits else ""
+        return ExecutionState.LOST, f"the lease ended before the body did{stands}"
     try:
         still_ours = backend.verify(kept.lease) if backend.verifies else True
     except LockUnavailable as unknown:

@@ -20,6 +20,7 @@ from scheduler.context import RunContext
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask
+from scheduler.loss import OnLost
 from scheduler.runner import Outcome, run
 from scheduler.states import REFUSED, ExecutionState
 
@@ -39,6 +40,7 @@ class ExclusiveTask(Task):
     exclusive_lock = "default"
     exclusive_lock_name: str | None = None
     exclusive_ttl: float | None = None
+    exclusive_on_lost = OnLost.INTERRUPT
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         request = self.request_stack.top
@@ -60,9 +62,9 @@ class ExclusiveTask(Task):
     def _run(self, delivery: Delivery, body: Body) -> Outcome:
         """Run the delivery. What a waiting caller is told did not run is never delivered afterwards."""
         if not self._caller_waits:
-            return run(delivery, body)
+            return run(delivery, body, self.exclusive_on_lost)
         try:
-            outcome = run(delivery, body)
+            outcome = run(delivery, body, self.exclusive_on_lost)
         except BaseException as trouble:
             manual.forgo(delivery, ExecutionState.BLOCKED, f"the caller was told: {describe(trouble)}")
             raise
@@ -171,8 +173,14 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     """Declare an exclusive task; takes Celery's own options, and:
 
     ``lock``: an alias of LOCKS (default ``"default"``), ``lock_name`` (default: the task's name), ``ttl`` in
-    seconds (default: the strategy's). They serve deliveries without a schedule; a schedule names its own. Raises
-    ``InvalidExclusiveTask`` where the function takes no ``context`` or an option cannot be honoured.
+    seconds (default: the strategy's). They serve deliveries without a schedule; a schedule names its own.
+
+    ``on_lost``: what happens to a body whose lease is lost. ``"interrupt"`` (default) raises ``LeaseLost`` in the
+    middle of it, where it runs in a main thread (prefork and solo pools; elsewhere as ``"check"``). ``"check"``
+    raises only in ``context.check()`` and ``commit_guard()``. ``"kill"`` ends the process at the end of the trust
+    window, even while it is frozen (prefork pools on Linux; elsewhere the delivery is refused as blocked).
+
+    Raises ``InvalidExclusiveTask`` where the function takes no ``context`` or an option cannot be honoured.
     """
     if function is None:
         return lambda inner: exclusive_task(inner, **options)
@@ -187,6 +195,7 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
         exclusive_lock=options.pop("lock", "default"),
         exclusive_lock_name=options.pop("lock_name", None),
         exclusive_ttl=options.pop("ttl", None),
+        exclusive_on_lost=_on_lost(function, options.pop("on_lost", OnLost.INTERRUPT)),
         **options,
     )(function)
 
@@ -199,6 +208,14 @@ def _check_lock(function: Callable[..., Any], options: dict[str, Any]) -> None:
             validate_ttl(options["ttl"])
     except ValueError as refusal:
         raise InvalidExclusiveTask(f"{function.__qualname__}: {refusal}") from refusal
+
+
+def _on_lost(function: Callable[..., Any], value: Any) -> OnLost:
+    try:
+        return OnLost(value)
+    except ValueError as unknown:
+        known = ", ".join(repr(one.value) for one in OnLost)
+        raise InvalidExclusiveTask(f"{function.__qualname__}: on_lost={value!r}: choose one of {known}") from unknown
 
 
 def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:

@@ -13,7 +13,8 @@ from .rows import RowBackend
 ACQUIRE = """
 WITH got AS (
     UPDATE aegis_locks_claim SET
-        version     = CASE WHEN lease_id = %(lease_id)s THEN version ELSE nextval('aegis_locks_token') END,
+        version     = CASE WHEN lease_id = %(lease_id)s THEN version
+                           ELSE greatest(version + 1, aegis_locks_next_token()) END,
         acquired_at = CASE WHEN lease_id = %(lease_id)s THEN acquired_at ELSE clock_timestamp() END,
         closes_at   = CASE WHEN lease_id = %(lease_id)s THEN closes_at
                            ELSE clock_timestamp() + make_interval(secs => %(ttl)s) END,

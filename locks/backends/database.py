@@ -18,7 +18,7 @@ ACQUIRE = """
 WITH got AS (
     UPDATE aegis_locks_lease SET
         token       = CASE WHEN lease_id = %(lease_id)s AND expires_at > clock_timestamp()
-                           THEN token ELSE nextval('aegis_locks_token') END,
+                           THEN token ELSE greatest(token + 1, aegis_locks_next_token()) END,
         acquired_at = CASE WHEN lease_id = %(lease_id)s AND expires_at > clock_timestamp()
                            THEN acquired_at ELSE clock_timestamp() END,
         holder      = %(holder)s,

@@ -77,7 +77,8 @@ FENCED = _START.format(
                 OR grant_no < %(grant)s::bigint) AS in_order
     FROM aegis_locks_fence WHERE name = %(name)s::text FOR UPDATE""",
     raised="""UPDATE aegis_locks_fence f
-    SET token = f.token + 1, alias = %(alias)s::text, grant_no = %(grant)s::bigint, lease_id = %(lease)s::uuid
+    SET token = greatest(f.token + 1, aegis_locks_next_token()), alias = %(alias)s::text,
+        grant_no = %(grant)s::bigint, lease_id = %(lease)s::uuid
     FROM claim WHERE f.name = %(name)s::text RETURNING f.token""",
 )
 
