@@ -24,7 +24,7 @@ from tests.support.engine import delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GUARDED = ["database", "optimistic", "redis", "redlock"]
+GUARDED = ["database", "optimistic", "advisory", "row_lock", "redis", "redlock"]
 ALL = ["none", *GUARDED]
 
 
@@ -192,8 +192,8 @@ def test_each_start_raises_the_fence(alias: str) -> None:
         outcome = run(delivery_of(make_tick(schedule, seconds_ago=second)), nothing)
         tokens.append(outcome.execution.token)
     fence = FenceRecord.objects.get(name=schedule.lock_id)
-    assert tokens == [1, 2]
-    assert (fence.token, fence.alias) == (2, alias)
+    assert 0 < tokens[0] < tokens[1]
+    assert (fence.token, fence.alias) == (tokens[1], alias)
     assert fence.lease_id == outcome.execution.lease_id
 
 

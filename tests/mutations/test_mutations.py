@@ -22,6 +22,7 @@ from psycopg import sql
 
 from tests.mutations.mutation import Mutation
 from tests.mutations.of_locks import OF_LOCKS
+from tests.mutations.of_loss import OF_LOSS
 from tests.mutations.of_the_engine import OF_THE_ENGINE
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ DATABASE = "mutations"
 
 pytestmark = pytest.mark.slow
 
-MUTATIONS = [*OF_LOCKS, *OF_THE_ENGINE]
+MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_THE_ENGINE]
 
 
 @pytest.fixture(scope="module")
