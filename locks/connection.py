@@ -29,7 +29,7 @@ from typing import Any
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import connections, transaction
 from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
@@ -287,8 +287,8 @@ def _execute_routed(sql: str, params: Mapping[str, Any] | None, using: str) -> R
     if _process.routed_thread != threading.get_ident():
         raise psycopg.OperationalError("lease statements are routed to another thread's test connection")
     wrapper = connections[using]
-    wrapper.ensure_connection()
-    raw: psycopg.Connection[Any] = wrapper.connection
-    with raw.transaction(), raw.cursor(row_factory=tuple_row) as cursor:
+    # Django's block and not psycopg's: where the test has sent nothing yet, the server knows of no transaction, and
+    # psycopg would begin and commit one of its own.
+    with transaction.atomic(using=using), wrapper.connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute(sql, params)
         return cursor.fetchall() if cursor.description else []
