@@ -133,7 +133,7 @@ def _refuse_lost_work(
         kept.check()
         if not backend.verify(kept.lease):
             raise LeaseLost(
-                f"Lock {kept.lease.name!r} ({kept.lease.alias}): another holder came before its end.",
+                f"Lock {kept.lease.name!r} ({kept.lease.alias}): the lease was not ours any more at its end.",
                 name=kept.lease.name,
                 alias=kept.lease.alias,
             )

@@ -96,6 +96,10 @@ class Reaper:
             logger.warning("cannot tell whether %s is still held under %s: %s", name, alias, unknown)
             self._mute.add(alias)
             return True
-        if info is None or info.lease_id != lease_id:
+        if info is None:
+            return False
+        if info.lease_id is None:  # held by somebody who cannot be told from this lease
+            return True
+        if info.lease_id != lease_id:
             return False
         return info.expires_in is None or info.expires_in > 0

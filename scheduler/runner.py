@@ -152,7 +152,7 @@ def _verdict(returned: Returned, backend: Any, context: RunContext) -> tuple[Exe
     except LockUnavailable as unknown:
         return ExecutionState.LOST, f"whether the lease was still ours could not be verified: {unknown}"
     if not still_ours:
-        return ExecutionState.LOST, "another claim of this name was made while the body ran"
+        return ExecutionState.LOST, "the lease was not ours any more when the body had returned"
     return returned.state, returned.reason
 
 

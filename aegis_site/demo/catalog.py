@@ -47,6 +47,8 @@ DEMONSTRATIONS = (
     _guarded("database", "settle_invoices", seconds=3.0, word="long"),
     _guarded("optimistic", "settle_invoices", seconds=0.5, word="short"),
     _guarded("optimistic", "ship_orders", seconds=3.0, word="long"),
+    _guarded("advisory", "settle_invoices", seconds=3.0, word="long"),
+    _guarded("row_lock", "settle_invoices", seconds=3.0, word="long"),
     _guarded("redis", "settle_invoices", seconds=3.0, word="long"),
     _guarded("redlock", "settle_invoices", seconds=3.0, word="long"),
     Demonstration(

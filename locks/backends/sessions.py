@@ -42,14 +42,16 @@ from .base import Grant
 NAMED = "aegis "
 """What stands before the lease id in ``application_name``: every role that may see the session sees whose it is."""
 
-# In: app, and for how long the server bears with silence. Out: the process that serves this session.
+# In: the process that was announced, app, and for how long the server bears with silence. Out: the process that
+# serves this session. Nothing is set on the session of a pooler, which will be somebody else's.
 # On a Unix socket the tcp_ settings are ignored: there is no wire, and the death of either side is told at once.
 SAY = """
-SELECT pg_backend_pid(), set_config('application_name', %(app)s, false),
-       set_config('tcp_user_timeout', %(silence)s, false),
-       set_config('tcp_keepalives_idle', %(idle)s, false),
-       set_config('tcp_keepalives_interval', %(interval)s, false),
-       set_config('tcp_keepalives_count', %(count)s, false)
+SELECT pg_backend_pid(), CASE WHEN pg_backend_pid() = %(pid)s THEN ARRAY[
+    set_config('application_name', %(app)s, false),
+    set_config('tcp_user_timeout', %(silence)s, false),
+    set_config('tcp_keepalives_idle', %(idle)s, false),
+    set_config('tcp_keepalives_interval', %(interval)s, false),
+    set_config('tcp_keepalives_count', %(count)s, false)] END
 """
 
 # A statement whose client has died is ended within half a second instead of at its own end. lock_timeout is off,
@@ -75,9 +77,11 @@ class Session:
         self.app = f"{NAMED}{lease_id}"
         self._lock = threading.Lock()
         self.connection = connection.connect(using, settings=SETTINGS, prepare_threshold=None)
+        self.pid: int = self.connection.info.backend_pid
+        """The process of the server, as it was announced."""
         _process.sessions.add(self)
         try:
-            self.pid: int = self.execute(SAY, self._say())[0][0]
+            self.served_by: int = self.execute(SAY, self._say())[0][0]
         except BaseException:
             self.close()
             raise
@@ -162,8 +166,8 @@ class Session:
     def _status(self) -> TransactionStatus:
         return self.connection.info.transaction_status
 
-    def _say(self) -> dict[str, str]:
-        return {"app": self.app, **patience(self.ttl)}
+    def _say(self) -> dict[str, Any]:
+        return {"pid": self.pid, "app": self.app, **patience(self.ttl)}
 
 
 def patience(ttl: float) -> dict[str, str]:

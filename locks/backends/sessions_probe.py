@@ -32,10 +32,9 @@ class NotDirect(psycopg.OperationalError):
 
 def refuse_pooler(session: Session, using: str) -> None:
     """Raise ``NotDirect`` if ``session`` is not a session of its own. ``psycopg.Error``: it cannot be told."""
+    if session.served_by != session.pid:
+        raise NotDirect(_explain(using, f"process {session.pid} was announced and {session.served_by} answers"))
     info = session.connection.info
-    announced = info.backend_pid
-    if announced != session.pid:
-        raise NotDirect(_explain(using, f"process {announced} was announced and {session.pid} answers"))
     way = (os.getpid(), using, info.host, info.port)
     if way in _proven:
         return

@@ -17,6 +17,8 @@ from aegis_site.stores import OPTIONAL, REQUIRED
 from tests.support import wait_until
 from tests.support.processes import PROJECT
 
+STRATEGIES = {"database", "optimistic", "advisory", "row_lock", "redis", "redlock"}
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -40,7 +42,7 @@ def check(result: dict[str, Any]) -> None:
     assert float(baseline["ledger_settled_twice"]) > 0
     lock_only = by_name.pop("lock-only")
     assert lock_only["overlaps"] == 0
-    assert {row["lock"] for row in by_name.values()} == {"database", "optimistic", "redis", "redlock"}
+    assert {row["lock"] for row in by_name.values()} == STRATEGIES
     for row in by_name.values():
         wrong = ("duplicates", "overlaps", "missed", "ledger_duplicates", "ledger_overlaps")
         assert {key: row[key] for key in wrong} == dict.fromkeys(wrong, 0), row

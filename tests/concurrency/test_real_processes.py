@@ -19,7 +19,8 @@ from tests.support.engine import make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GUARDED = ["database", "optimistic", "redis", "redlock"]
+GUARDED = ["database", "optimistic", "advisory", "row_lock", "redis", "redlock"]
+TAKEOVER = {"advisory": 5.0, "row_lock": 5.0}  # seconds; the lock of a session is free at once, not after a TTL
 SETTLE = "aegis_site.demo.tasks.settle_invoices"
 DIGEST = "aegis_site.demo.tasks.send_digest"
 
@@ -93,7 +94,7 @@ def child_of(parent_pid: int) -> psutil.Process:
 def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
     alias: str, celery_processes: CeleryProcesses
 ) -> None:
-    """The bound is a promise (TTL 6 s + 4 s), measured by the database's stamps and not by this test's clock."""
+    """The bound is a promise (TTL 6 s + 4 s, or 1 s + 4 s), measured by the database's stamps, not by a clock here."""
     make_schedule("victim", alias=alias, every_seconds=2, task=SETTLE, kwargs={"seconds": 5.0})
     first = celery_processes.worker()
     celery_processes.beat()
@@ -117,7 +118,7 @@ def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
         timeout=40,
         message="another execution of the schedule started",
     )
-    assert (successor.started_at - killed_at).total_seconds() <= 10.0
+    assert (successor.started_at - killed_at).total_seconds() <= TAKEOVER.get(alias, 10.0)
     abandoned = wait_until(
         lambda: Execution.objects.filter(pk=victim.pk, state=ExecutionState.ABANDONED).first(),
         timeout=40,

@@ -51,7 +51,7 @@ class TestOptimistic(RowBackendContract):
                 self.expire(name)
                 lock_backends[self.alias].release(self.acquired(name))
 
-        with pytest.raises(LeaseLost, match="another holder came before its end"):
+        with pytest.raises(LeaseLost, match="not ours any more at its end"):
             lose_the_race()
 
     def test_claim_is_cleared_by_its_release(self, name: str) -> None:

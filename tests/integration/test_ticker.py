@@ -319,7 +319,7 @@ def passes(reaper: Reaper, clock: Clock, count: int) -> int:
     return reaped
 
 
-@pytest.mark.parametrize("alias", ["none", "database", "optimistic", "redis"])
+@pytest.mark.parametrize("alias", ["none", "database", "optimistic", "advisory", "row_lock", "redis"])
 def test_a_silent_execution_whose_lease_is_gone_is_abandoned_after_the_grace(alias: str) -> None:
     execution = dead_execution(alias)
     clock = Clock()
@@ -354,7 +354,7 @@ def test_old_heartbeats_at_first_sight_abandon_nobody() -> None:
     assert execution.state == "running"
 
 
-@pytest.mark.parametrize("alias", ["database", "redis", "optimistic"])
+@pytest.mark.parametrize("alias", ["database", "redis", "optimistic", "advisory", "row_lock"])
 def test_a_silent_execution_that_still_holds_its_lease_is_left_alone(alias: str) -> None:
     schedule = make_schedule(alias=alias, ttl=60.0)
     tick = make_tick(schedule)

@@ -6,9 +6,9 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from locks import connection, lock_backends
+from locks import connection, exclusive, lock_backends
 
-PAGES = ["leaserecord", "claimrecord", "fencerecord"]
+PAGES = ["leaserecord", "claimrecord", "advisoryrecord", "rowholderrecord", "fencerecord"]
 
 pytestmark = pytest.mark.django_db
 
@@ -17,6 +17,9 @@ pytestmark = pytest.mark.django_db
 def rows() -> None:
     for table in ("lease", "claim", "fence"):
         connection.execute(f"INSERT INTO aegis_locks_{table} (name) VALUES ('shown') ON CONFLICT DO NOTHING")
+    for alias in ("advisory", "row_lock"):
+        with exclusive("shown", using=alias):
+            pass
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -85,7 +85,8 @@ def test_withdrawing_never_raises(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_only_a_quorum_needs_preparing() -> None:
-    assert [lock_backends[alias].prepare() for alias in ("none", "database", "optimistic", "redis")] == [0.0] * 4
+    aliases = ("none", "database", "optimistic", "advisory", "row_lock", "redis")
+    assert [lock_backends[alias].prepare() for alias in aliases] == [0.0] * 6
 
 
 def test_a_backend_refuses_what_it_cannot_keep_before_it_asks() -> None:

@@ -13,6 +13,8 @@ from locks.checks import check_lock_settings
 
 NONE = {"BACKEND": "locks.backends.none.NoLockBackend"}
 DATABASE = {"BACKEND": "locks.backends.database.DatabaseLeaseBackend"}
+ADVISORY = {"BACKEND": "locks.backends.advisory.AdvisoryLockBackend"}
+ROW_LOCK = {"BACKEND": "locks.backends.row_lock.RowLockBackend"}
 REDIS = {"BACKEND": "locks.backends.redis.RedisLockBackend", "LOCATION": "redis://127.0.0.1:1/0"}
 REDLOCK = {
     "BACKEND": "locks.backends.redlock.RedlockBackend",
@@ -43,6 +45,9 @@ def ids(entry: Any) -> list[str]:
         ({**DATABASE, "OPTIONS": {"LOCK_DELAY": -1}}, ["E005"]),
         ({**NONE, "LOCATION": "somewhere"}, ["E006"]),
         ({**DATABASE, "LOCATION": "elsewhere"}, ["E006"]),
+        ({**ADVISORY, "LOCATION": "elsewhere"}, ["E006"]),
+        ({**ADVISORY, "TTL": 0.5}, ["E003"]),
+        ({**ROW_LOCK, "OPTIONS": {"LOCK_DELAY": 1}}, ["E005"]),
         ({**REDIS, "LOCATION": ""}, ["E006"]),
         ({**REDIS, "LOCATION": "http://a"}, ["E006"]),
         ({**REDIS, "LOCATION": "redis://:p#ss@host:6379/0"}, ["E006"]),
@@ -57,6 +62,8 @@ def ids(entry: Any) -> list[str]:
         ({**REDIS, "TTL": None, "X": 1}, ["E002", "E003"]),
         (NONE, []),
         (DATABASE, []),
+        (ADVISORY, []),
+        (ROW_LOCK, []),
         (REDIS, []),
         (REDLOCK, []),
         ({**REDIS, "LOCATION": "unix:///tmp/redis.sock"}, []),
@@ -78,6 +85,20 @@ def test_a_database_that_is_no_postgresql() -> None:
     finally:
         del connections.settings["lite"]
         del connections["lite"]
+
+
+@pytest.mark.parametrize("sign", [{"DISABLE_SERVER_SIDE_CURSORS": True}, {"PORT": 6432}, {"PORT": "6432"}])
+@pytest.mark.parametrize(("kind", "found"), [(ADVISORY, ["W001"]), (ROW_LOCK, ["W001"]), (DATABASE, [])])
+def test_a_database_that_looks_pooled_is_told(sign: dict[str, Any], kind: dict[str, Any], found: list[str]) -> None:
+    """A warning, not an error: what is asked of the server itself decides."""
+    connections.settings["pooled"] = {**connections["default"].settings_dict, **sign}
+    try:
+        assert ids({**kind, "LOCATION": "pooled"}) == found
+        with override_settings(LOCKS={"x": {**kind, "LOCATION": "pooled"}}):
+            assert all("PostgreSQL's own" in str(message.hint) for message in check_lock_settings())
+            assert lock_backends["x"].alias == "x"
+    finally:
+        del connections.settings["pooled"]
 
 
 def test_each_problem_names_alias_and_remedy() -> None:

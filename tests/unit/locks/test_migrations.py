@@ -38,7 +38,10 @@ def test_the_migrations_can_be_taken_back_and_applied_again(scratch_database: st
             cursor.execute("SELECT relname FROM pg_class WHERE relname LIKE 'aegis_locks%' AND relkind IN ('r', 'S')")
             return {name for (name,) in cursor.fetchall()}
 
-    everything = {"aegis_locks_lease", "aegis_locks_claim", "aegis_locks_fence", "aegis_locks_token"}
+    everything = {
+        *("aegis_locks_lease", "aegis_locks_claim", "aegis_locks_fence", "aegis_locks_token"),
+        *("aegis_locks_advisory", "aegis_locks_row", "aegis_locks_row_holder"),
+    }
     for _ in range(2):
         call_command("migrate", "aegis_locks", database=scratch_database, verbosity=0)
         assert objects() == everything
