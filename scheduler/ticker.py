@@ -7,6 +7,7 @@ time, and reap. Each step is its own transaction and fails alone: a database err
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,9 @@ logger = logging.getLogger("aegis.ticker")
 # Shortest waits between two passes, seconds.
 MOMENT = 0.01
 HELD_BY_ANOTHER = 0.1
+# Longest wait while a tick waits for the end of a run. The next pass is often that of the next fire time, and a tick
+# that is woken only then would take the name from the fresh one, or lose it again, each time.
+WAKE_INTERVAL = 0.25
 # Seconds between two looks at broken rows.
 HEAL_INTERVAL = 60.0
 
@@ -113,8 +117,8 @@ class Ticker:
             heal()
 
     def _until_next(self) -> float:
-        left = _run(dispatch.NEXT_DUE, {})[0][0]
-        longest = float(conf("PASS_INTERVAL"))
+        left, waiting = _run(dispatch.NEXT_DUE, {})[0]
+        longest = min(float(conf("PASS_INTERVAL")), WAKE_INTERVAL if waiting else math.inf)
         if left is None:
             return longest
         # Still due after this pass: somebody else holds the row, and may go on holding it.

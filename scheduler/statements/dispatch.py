@@ -19,9 +19,10 @@ LIMIT %(batch)s::int
 FOR NO KEY UPDATE SKIP LOCKED
 """
 
-# in:  batch. out: seconds until the next schedule is due, or NULL.
+# out: seconds until the next schedule is due, or NULL; whether any tick waits for the end of a run.
 NEXT_DUE = """
-SELECT extract(epoch FROM min(coalesce(next_fire_at, 'epoch'::timestamptz)) - clock_timestamp())::float8
+SELECT extract(epoch FROM min(coalesce(next_fire_at, 'epoch'::timestamptz)) - clock_timestamp())::float8,
+       EXISTS (SELECT FROM aegis_scheduler_tick WHERE state = 'waiting')
 FROM aegis_scheduler_schedule
 WHERE enabled AND NOT exhausted AND broken_reason = ''
   AND (paused_at IS NULL OR paused_until <= statement_timestamp())

@@ -189,3 +189,64 @@ def test_every_fire_time_is_handled_exactly_once(
     assert len(handled) == len(expected) or len(fired) == limit
     on_time = [f for f in handled if now - f <= timedelta(seconds=grace)]
     assert set(on_time) <= set(fired)
+
+
+DAILY = every(86_400, NOON)
+DAY = timedelta(days=1)
+
+
+def named(at: datetime, now: datetime, policy: str = "fire_once") -> Decision:
+    """A schedule of every noon whose next fire time was stored as ``at``, by other rules than those of today."""
+    after = at - timedelta(microseconds=1)
+    return decide(DAILY, after=after, now=now, policy=policy, grace=60, catch_up_window=3600, named=at)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("moved", [timedelta(minutes=-30), timedelta(minutes=30)])
+def test_a_fire_time_that_was_named_before_the_rules_changed_fires_under_its_name(
+    policy: str, moved: timedelta
+) -> None:
+    """Later than today's rules say it would otherwise be lost: noon has passed, and tomorrow's is the next."""
+    at = NOON + moved
+    after_it = NOON if moved < timedelta(0) else NOON + DAY
+    assert named(at, at + timedelta(seconds=1), policy) == Decision(
+        ticks=(Planned(fire_time=at, late=False),), skipped=(), next_fire_at=after_it
+    )
+
+
+def test_a_named_fire_time_that_nobody_stored_in_time_is_missed_like_any_other() -> None:
+    at = NOON + timedelta(minutes=30)
+    decision = named(at, at + timedelta(hours=2))
+    assert decision.ticks == ()
+    assert decision.skipped == (SkippedStretch(first=at, through=at, count=1),)
+    caught_up = named(at, at + timedelta(minutes=20))
+    assert caught_up.ticks == (Planned(fire_time=at, late=True),)
+
+
+@settings(deadline=None)
+@given(
+    offset=st.integers(-100_000, 100_000),
+    days=st.floats(0, 20),
+    limit=st.integers(1, 5),
+    policy=st.sampled_from(POLICIES),
+)
+def test_with_a_named_fire_time_nothing_is_left_out_and_nothing_comes_twice(
+    offset: int, days: float, limit: int, policy: str
+) -> None:
+    at = NOON + timedelta(seconds=offset)
+    now = at + days * DAY
+    expected = sorted({at, *(f for n in range(-2, 30) if at < (f := NOON + n * DAY) <= now)})
+    seen: list[datetime] = []
+    skipped_count, after, name = 0, at - timedelta(microseconds=1), at
+    while True:
+        decision = decide(
+            DAILY, after=after, now=now, policy=policy, grace=60, catch_up_window=1e6, limit=limit, named=name
+        )
+        seen += [planned.fire_time for planned in decision.ticks]
+        skipped_count += sum(stretch.count for stretch in decision.skipped)
+        assert decision.next_fire_at is not None
+        if decision.next_fire_at > now:
+            break
+        name, after = decision.next_fire_at, decision.next_fire_at - timedelta(microseconds=1)
+    assert len(seen) + skipped_count == len(expected)
+    assert set(seen) <= set(expected) and len(seen) == len(set(seen))
