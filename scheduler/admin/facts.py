@@ -128,6 +128,11 @@ class InstanceAdmin(FactAdmin):
 
 @admin.register(ScheduleChange)
 class ScheduleChangeAdmin(FactAdmin):
-    list_display = (_shown("changed_at"), "schedule_name", "changed_by", "before", "after", "reason")
-    search_fields = ("schedule_name", "reason")
+    list_display = (_shown("changed_at"), "schedule_name", "by", "before", "after", "reason")
+    list_select_related = ("changed_by",)
+    search_fields = ("schedule_name", "who", "reason")
     date_hierarchy = "changed_at"
+
+    @admin.display(description="who", ordering="who")
+    def by(self, change: ScheduleChange) -> str:
+        return change.who or str(change.changed_by or "-")
