@@ -24,6 +24,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.of_locks import OF_LOCKS
 from tests.mutations.of_loss import OF_LOSS
 from tests.mutations.of_the_engine import OF_THE_ENGINE
+from tests.mutations.of_the_policies import OF_THE_POLICIES
 
 PROJECT = Path(__file__).resolve().parents[2]
 COPIED = ["aegis_site", "locks", "scheduler", "templates", "tests", "pyproject.toml", "manage.py"]
@@ -31,7 +32,7 @@ DATABASE = "mutations"
 
 pytestmark = pytest.mark.slow
 
-MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_THE_ENGINE]
+MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_THE_ENGINE, *OF_THE_POLICIES]
 
 
 @pytest.fixture(scope="module")
