@@ -94,7 +94,7 @@ def child_of(parent_pid: int) -> psutil.Process:
 def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
     alias: str, celery_processes: CeleryProcesses
 ) -> None:
-    """The bound is a promise (TTL 6 s + 4 s, or 1 s + 4 s), measured by the database's stamps, not by a clock here."""
+    """The bound is a promise (TTL 6 s + 4 s, or 1 s + 4 s), measured by the database's stamps."""
     make_schedule("victim", alias=alias, every_seconds=2, task=SETTLE, kwargs={"seconds": 5.0})
     first = celery_processes.worker()
     celery_processes.beat()

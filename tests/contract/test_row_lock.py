@@ -47,16 +47,17 @@ class TestRowLock(SessionBackendContract):
 
     def test_an_aborted_transaction_is_a_lost_lease(self, name: str) -> None:
         """The server lets go of the row when it aborts the transaction, though the session lives on."""
-        lease = self.acquired(name)
-        session = sessions.find(self.backend._key(name, lease.lease_id))
-        assert session is not None
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            session.connection.execute("SELECT 1 / 0")
-        other = self.acquired(name)
-        with pytest.raises(LeaseLost):
-            self.backend.renew(lease)
-        assert self.backend.release(lease) is False
-        assert self.backend.release(other) is True
+        for look in (self.backend.verify, self.backend.release):
+            lease = self.acquired(name)
+            session = sessions.find(self.backend._key(name, lease.lease_id))
+            assert session is not None
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                session.connection.execute("SELECT 1 / 0")
+            other = self.acquired(name)
+            assert look(lease) is False
+            with pytest.raises(LeaseLost):
+                self.backend.renew(lease)
+            assert self.backend.release(other) is True
 
     def test_idle_in_transaction_timeout_ends_only_a_silent_holder(self, name: str) -> None:
         with other_session() as other:

@@ -23,6 +23,7 @@ from psycopg import sql
 from tests.mutations.mutation import Mutation
 from tests.mutations.of_locks import OF_LOCKS
 from tests.mutations.of_loss import OF_LOSS
+from tests.mutations.of_sessions import OF_SESSIONS
 from tests.mutations.of_the_engine import OF_THE_ENGINE
 from tests.mutations.of_the_policies import OF_THE_POLICIES
 
@@ -32,7 +33,7 @@ DATABASE = "mutations"
 
 pytestmark = pytest.mark.slow
 
-MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_THE_ENGINE, *OF_THE_POLICIES]
+MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_ENGINE, *OF_THE_POLICIES]
 
 
 @pytest.fixture(scope="module")

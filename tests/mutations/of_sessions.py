@@ -1,0 +1,170 @@
+"""Mistakes in the backends whose lease is a session."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+ADVISORY = "tests/contract/test_advisory.py::TestAdvisory::"
+ROW_LOCK = "tests/contract/test_row_lock.py::TestRowLock::"
+ENGINE = "tests/integration/test_session_strategies.py::"
+SEEN = "test_a_session_ended_between_the_last_renewal_and_the_end_is_seen_before_the_result_counts"
+SESSIONS = "locks/backends/sessions.py"
+BACKEND = "locks/backends/sessions_backend.py"
+
+
+def of_both(test: str) -> tuple[str, str]:
+    return ADVISORY + test, ROW_LOCK + test
+
+
+OF_SESSIONS = [
+    Mutation(
+        "a key that differs between processes",
+        "locks/backends/advisory.py",
+        r"return int\.from_bytes\(digest.*?\)\n",
+        "return hash(stored)\n",
+        (ADVISORY + "test_the_key_is_the_same_in_every_process",),
+    ),
+    Mutation(
+        "a key of 32 bits",
+        "locks/backends/advisory.py",
+        r"digest_size=8",
+        "digest_size=4",
+        (ADVISORY + "test_the_key_is_a_signed_64_bit_number_and_names_do_not_share_one",),
+    ),
+    Mutation(
+        "a collision looks like a busy name",
+        "locks/backends/advisory.py",
+        r"if known and not taken:",
+        "if not taken:",
+        (ADVISORY + "test_a_forged_collision_is_refused_and_never_shared[True]",),
+    ),
+    Mutation(
+        "a collision is shared",
+        "locks/backends/advisory.py",
+        r"if taken and number is not None:",
+        "if taken:",
+        (
+            ADVISORY + "test_a_forged_collision_is_refused_and_never_shared[False]",
+            ADVISORY + "test_a_name_is_registered_beside_its_key",
+        ),
+    ),
+    Mutation(
+        "one session for all leases of a process",
+        BACKEND,
+        r"session = Session\(self\.using, key\.lease_id, ttl\)",
+        "session = next(iter(sessions._process.sessions), None) or Session(self.using, key.lease_id, ttl)",
+        (
+            ADVISORY + "test_two_threads_of_one_process_exclude_each_other",
+            ADVISORY + "test_each_lease_has_a_session_of_its_own",
+        ),
+    ),
+    Mutation(
+        "an ended session goes unnoticed, as if it had been made again",
+        SESSIONS,
+        r"(rows\[0\]\[0\] == self\.pid:\n            return True\n).*?return False",
+        r"\1        return True",
+        of_both("test_a_session_that_was_ended_is_a_lost_lease_and_the_name_is_free")
+        + of_both("test_keep_alive_tells_that_the_session_was_ended"),
+    ),
+    Mutation(
+        "no answer is a lost lease",
+        SESSIONS,
+        r"except connection\.NoAnswer:\n                raise",
+        "except connection.NoAnswer:\n                return None",
+        of_both("test_a_half_open_connection_is_doubt_until_the_window_ends"),
+    ),
+    Mutation(
+        "a session is not used again after a late answer",
+        SESSIONS,
+        r"                self\._finish_earlier_exchange\(\)\n",
+        "",
+        of_both("test_an_answer_that_comes_late_loses_nothing"),
+    ),
+    Mutation(
+        "the session is left open after its lease",
+        SESSIONS,
+        r"(rows = self\._ask\(unlock, connection\.ANSWER_TIMEOUT\)\n        finally:\n            )self\.close\(\)",
+        r"\1pass",
+        (ADVISORY + "test_the_number_of_connections_stays_flat",),
+    ),
+    Mutation(
+        "the result counts though the session ended before it",
+        BACKEND,
+        r"verifies: ClassVar\[bool\] = True",
+        "verifies: ClassVar[bool] = False",
+        (
+            ENGINE + f"{SEEN}[advisory]",
+            ENGINE + f"{SEEN}[row_lock]",
+        ),
+    ),
+    Mutation(
+        "a forked child keeps its parent's session open",
+        SESSIONS,
+        r"        session\.disown\(null\)",
+        "        pass",
+        of_both("test_kill_9_frees_the_name_though_a_child_of_the_holder_lives_on"),
+    ),
+    Mutation(
+        "a forked child uses its parent's sessions",
+        SESSIONS,
+        r"    os\.close\(null\)\n    _process = _Process\(\)",
+        "    os.close(null)",
+        of_both("test_a_forked_child_neither_holds_nor_ends_its_parents_lease"),
+    ),
+    Mutation(
+        "the server gives a session up before its holder does",
+        SESSIONS,
+        r"math\.ceil\(ttl \* 1000\)",
+        "math.ceil(ttl * 500)",
+        of_both("test_the_server_bears_with_silence_for_as_long_as_the_holder_trusts"),
+    ),
+    Mutation(
+        "nobody asks whether connections are pooled",
+        BACKEND,
+        r"( +)refuse_pooler\(session, self\.using\)",
+        r"\1pass",
+        of_both("test_transaction_pooling_is_refused_with_the_remedy[own-number]"),
+    ),
+    Mutation(
+        "the number that was announced is believed",
+        "locks/backends/sessions_probe.py",
+        r"if row\[0\] == session\.pid or .*?:\n",
+        "if False:\n",
+        of_both("test_transaction_pooling_is_refused_with_the_remedy[servers-number]"),
+    ),
+    Mutation(
+        "a lock time-out is taken for a held row",
+        SESSIONS,
+        r', "lock_timeout": "0"',
+        "",
+        (ROW_LOCK + "test_a_locked_table_is_unavailable_never_none",),
+    ),
+    Mutation(
+        "an aborted transaction is taken for a held row",
+        SESSIONS,
+        r"if self\._status is TransactionStatus\.INERROR:",
+        "if False:",
+        (ROW_LOCK + "test_an_aborted_transaction_is_a_lost_lease",),
+    ),
+    Mutation(
+        "a leftover of one's own is taken for another holder",
+        BACKEND,
+        r"if grant is None and in_doubt and",
+        "if False and",
+        of_both("test_a_grant_nobody_heard_of_is_taken_up_by_the_same_id"),
+    ),
+    Mutation(
+        "an advisory lock without a row in the registry is free",
+        "locks/backends/advisory.py",
+        r'names="\(SELECT %\(name\)s::text AS name, %\(key\)s::bigint AS key\)"\)',
+        'names="aegis_locks_advisory") + "WHERE k.name = %(name)s"',
+        (ADVISORY + "test_a_deleted_row_frees_no_lock",),
+    ),
+    Mutation(
+        "a holder that cannot be named is none",
+        "scheduler/reaper.py",
+        r"if info\.lease_id is None:[^\n]*\n            return True",
+        "if info.lease_id is None:\n            return False",
+        (ENGINE + "test_the_reaper_leaves_what_is_held_by_a_session_it_cannot_name",),
+    ),
+]
