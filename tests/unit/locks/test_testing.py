@@ -37,6 +37,15 @@ class TestLeasesInTheTestsTransaction:
         with exclusive("routed", using="optimistic"):
             pass
 
+    @pytest.mark.parametrize("alias", ["advisory", "row_lock"])
+    def test_a_lock_that_is_a_session_keeps_out_of_the_tests_transaction(self, alias: str) -> None:
+        name = f"routed.{uuid.uuid4().hex}"
+        with exclusive(name, using=alias):
+            assert lock_backends[alias].inspect(name) is not None
+            with pytest.raises(LockNotAcquired), exclusive(name, using=alias):
+                pytest.fail("entered twice")
+        assert lock_backends[alias].inspect(name) is None
+
     def test_no_renewal_is_sent(self) -> None:
         assert lock_backends["database"].renews_in_background is False
         assert lock_backends["redis"].renews_in_background is True
