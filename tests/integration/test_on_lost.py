@@ -124,6 +124,22 @@ def test_a_body_that_swallows_it_is_lost_all_the_same_and_is_told_once() -> None
     assert outcome.returned is not None and outcome.returned.value == "done"
 
 
+def test_a_signal_that_woke_nobody_is_sent_again() -> None:
+    """As one that comes between the interpreter's last look for signals and the system call in which it sleeps."""
+
+    def body(context: RunContext) -> None:
+        assert interrupt.SIGNAL is not None
+        signal.signal(interrupt.SIGNAL, signal.SIG_IGN)
+        wait_until(lambda: context.lost, message="the loss is known")
+        time.sleep(0.3)  # and the first signal is spent
+        signal.signal(interrupt.SIGNAL, interrupt._on_signal)
+        time.sleep(LONG)
+
+    outcome = run_lost(body)
+    assert outcome.returned is not None and isinstance(outcome.returned.raised, LeaseLost)
+    assert outcome.returned.ran < BOUND
+
+
 def test_check_raises_only_when_asked() -> None:
     def body(context: RunContext) -> None:
         wait_until(lambda: context.lost, message="the loss is known")

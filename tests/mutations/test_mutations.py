@@ -30,6 +30,7 @@ from tests.mutations.of_the_policies import OF_THE_POLICIES
 PROJECT = Path(__file__).resolve().parents[2]
 COPIED = ["aegis_site", "locks", "scheduler", "templates", "tests", "pyproject.toml", "manage.py"]
 DATABASE = "mutations"
+MIGRATED = "mutations_migrated"  # made anew for each mistake in a migration
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,8 @@ def environment(django_db_setup: None) -> Iterator[dict[str, str]]:
     params.pop("cursor_factory")
     with psycopg.connect(**{**params, "dbname": "postgres"}, autocommit=True) as other:
         drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-        other.execute(drop.format(sql.Identifier(f"test_{DATABASE}")))
+        for name in (DATABASE, MIGRATED):
+            other.execute(drop.format(sql.Identifier(f"test_{name}")))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,11 @@ def test_mistake_is_caught(mutation: Mutation, original: Path, tmp_path: Path, e
     after = re.sub(mutation.old, mutation.new, before, flags=re.DOTALL)
     assert after != before, f"{mutation.file} no longer contains {mutation.old!r}: adapt the mutation"
     file.write_text(after)
-    run = run_tests(folder, environment, mutation.caught_by)
+    if "/migrations/" in mutation.file:
+        changed = {**environment, "DATABASE_URL": environment["DATABASE_URL"].replace(f"/{DATABASE}", f"/{MIGRATED}")}
+        run = run_tests(folder, changed, mutation.caught_by, "--create-db")
+    else:
+        run = run_tests(folder, environment, mutation.caught_by)
     failed = {line.split()[1] for line in run.stdout.splitlines() if line.startswith("FAILED ")}
     assert run.returncode == 1, run.stdout  # 1: tests failed; others: they could not be run
     assert failed == set(mutation.caught_by), run.stdout
