@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from locks import lock_backends
 from scheduler.models import LockName, Schedule
 from scheduler.models.tick import Delivery
 
@@ -24,7 +25,7 @@ class Kind:
 
 
 KINDS = (
-    Kind(word="short", task="count", seconds=0.3, number=3),
+    Kind(word="short", task="count", seconds=0.3, number=2),
     Kind(word="long", task="count", seconds=1.5),  # longer than the period
     Kind(word="finish", task="count", seconds=0.3, finish=True),
     Kind(word="interrupt", task="count_interrupted", seconds=0.3),
@@ -37,12 +38,18 @@ def seed(aliases: list[str], *, tick_guard: bool, commit_guard: bool) -> list[Sc
     """Store the schedules of the strategies ``aliases``; with a guard off it is off for all of them."""
     made = []
     for alias in aliases:
-        kinds = (BASELINE,) if alias == "none" else KINDS
+        kinds = (BASELINE,) if alias == "none" else _kinds(alias)
         for kind in kinds:
             for number in range(1, kind.number + 1):
                 guards = (tick_guard and alias != "none", commit_guard)
                 made.append(_store(alias, kind, number, *guards))
     return made
+
+
+def _kinds(alias: str) -> list[Kind]:
+    """All, but for the timer that ends a process at the end of its trust window where a strategy has none."""
+    trusts = lock_backends[alias].trust_window
+    return [kind for kind in KINDS if trusts or kind.task != "count_killed"]
 
 
 def _store(alias: str, kind: Kind, number: int, tick_guard: bool, commit_guard: bool) -> Schedule:
@@ -57,5 +64,5 @@ def _store(alias: str, kind: Kind, number: int, tick_guard: bool, commit_guard: 
         ttl=TTL if alias != "none" else None,
         once_per_tick=tick_guard,
         delivery=Delivery.ONE_WORKER if alias != "none" else Delivery.EVERY_WORKER,
-        misfire_grace=30,
+        misfire_grace=60,
     )

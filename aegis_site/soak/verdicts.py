@@ -25,6 +25,10 @@ TAKEOVER_EXTRA = 4.0
 AFTERMATH = TTL + TAKEOVER_EXTRA
 
 
+# Faults that take nothing away for long: no fire time may be missed because of them.
+HARMLESS = frozenset({FaultKind.DUPLICATE, FaultKind.BEAT_KILL, FaultKind.RELOAD})
+
+
 class Broken(StrEnum):
     """What may be found, by the guarantee that speaks of it."""
 
@@ -159,7 +163,7 @@ def _misses(history: History) -> Iterator[Finding]:
             yield _broken(Broken.OPEN, fate.alias, fate.schedule, f"tick {fate.tick} is {fate.state}")
         elif fate.outcome in ("misfired", "blocked", "revoked"):
             start = history.boot(fate.fire_time) - PERIOD
-            faults = _touching(history, start, history.boot(fate.deadline))
+            faults = _touching(history, start, history.boot(fate.deadline)) - HARMLESS
             detail = f"tick {fate.tick}: {fate.outcome}, {fate.reason}"
             yield Finding(
                 what=Broken.MISSED, alias=fate.alias, schedule=fate.schedule, detail=detail, faults=faults,

@@ -151,6 +151,8 @@ def test_a_miss_needs_a_fault() -> None:
     assert only(replace(history, fates=missed), Broken.MISSED).promised
     down = [fault(FaultKind.PG_RESTART, 2.0, 4.0)]
     assert not only(replace(history, fates=missed, faults=down), Broken.MISSED).promised
+    reloaded = [fault(FaultKind.RELOAD, 2.0, 4.0)]
+    assert only(replace(history, fates=missed, faults=reloaded), Broken.MISSED).promised
 
 
 def test_a_fire_time_without_a_row_is_seen_and_one_in_a_stretch_is_not() -> None:
