@@ -16,13 +16,16 @@ from .exceptions import (
 )
 from .exclusive import exclusive
 from .fencing import fence
+from .findings import Finding, Level
 from .handler import lock_backends
 
 __all__ = [
+    "Finding",
     "InvalidLockBackend",
     "Lease",
     "LeaseInfo",
     "LeaseLost",
+    "Level",
     "LockError",
     "LockNotAcquired",
     "LockUnavailable",

@@ -33,7 +33,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from uuid import UUID
@@ -45,6 +45,7 @@ from .. import signals
 from ..base import MAX_TTL, Lease, LeaseInfo, LeaseInfos, new_lease_id, validate_name, validate_ttl
 from ..clock import Clock, boottime
 from ..exceptions import InvalidLockBackend, LeaseLost, LockUnavailable
+from ..findings import Findings
 from .params import DEFAULT_TTL, ParamsValidator
 
 logger = logging.getLogger("locks")
@@ -73,6 +74,9 @@ class BaseLockBackend:
 
     minimum_ttl: ClassVar[float] = 0.1  # seconds; below it margins and time-outs leave nothing of a lease
     params_validator: ClassVar[type[ParamsValidator]] = ParamsValidator
+
+    servers: Sequence[str] = ()  # host:port of what LOCATION names, without user and password
+    longest_exchange: float | None = None  # seconds until an exchange with the store is given up, where it is known
 
     clock: Clock = staticmethod(boottime)
 
@@ -199,6 +203,10 @@ class BaseLockBackend:
     def prepare(self) -> float:
         """Get the store ready before the first acquire; seconds until it can grant. For a quorum only."""
         return 0.0
+
+    def examine(self) -> Findings:
+        """What is healthy and unhealthy about the store, asked now; raises nothing of the store. For people."""
+        return []
 
     def close(self) -> None:
         """Drop this process's connections of this backend. They are made again on the next use."""

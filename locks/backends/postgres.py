@@ -10,7 +10,9 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from .. import connection
+from ..examination import postgres
 from ..exceptions import LockUnavailable
+from ..findings import Findings
 from .base import BaseLockBackend
 from .params import ParamsValidator
 
@@ -38,10 +40,14 @@ class PostgresBackend(BaseLockBackend):
     """Knows its database and turns each trouble with it into ``LockUnavailable``."""
 
     params_validator: ClassVar[type[ParamsValidator]] = PostgresParams
+    longest_exchange = connection.STATEMENT_TIMEOUT
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)
         self.using: str = params.get("LOCATION") or DEFAULT_DB_ALIAS
+
+    def examine(self) -> Findings:
+        return postgres.examine(self.using)
 
     def close(self) -> None:
         connection.close_all(using=self.using)

@@ -10,7 +10,10 @@ import redis
 from redis.exceptions import RedisError
 
 from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
+from ..examination import of_redis
+from ..examination.redis_server import PATIENCE
 from ..exceptions import LockUnavailable
+from ..findings import Findings
 from . import scripts
 from .base import BaseLockBackend, Grant
 from .clients import (
@@ -51,6 +54,8 @@ class RedisLockBackend(BaseLockBackend):
         self.url: str = params["LOCATION"]
         self.prefix = self.key_prefix or DEFAULT_PREFIX
         self.timeout = float(self.options.get("SOCKET_TIMEOUT", min(2.0, max(0.05, self.ttl / 10))))
+        self.servers = (server_of(self.url),)
+        self.longest_exchange = 2 * self.timeout  # to connect, and to be answered
 
     @property
     def client(self) -> redis.Redis:
@@ -68,6 +73,9 @@ class RedisLockBackend(BaseLockBackend):
             raise self._doubt("list", prefix, error) from error
         found = (self.inspect(name) for name in sorted(name_from_key(key) for key in keys))
         return [info for info in found if info is not None]
+
+    def examine(self) -> Findings:
+        return of_redis.examine(self.alias, client_for(self.url, PATIENCE), server_of(self.url), self.prefix)
 
     def close(self) -> None:
         disconnect(self.client)

@@ -27,10 +27,13 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from ..base import Lease, LeaseInfo, LeaseInfos, validate_name, validate_ttl
+from ..examination import quorum
+from ..examination.redis_server import PATIENCE
 from ..exceptions import LockUnavailable
+from ..findings import Findings
 from . import scripts
 from .base import BaseLockBackend, Grant
-from .clients import DEFAULT_PREFIX, info_from, lock_key, name_from_key, server_of, url_problem
+from .clients import DEFAULT_PREFIX, client_for, info_from, lock_key, name_from_key, server_of, url_problem
 from .nodes import Answer, Node, ask_all, owe_release
 from .params import DEFAULT_TTL, ParamsValidator, positive_count, positive_seconds
 
@@ -150,6 +153,8 @@ class RedlockBackend(BaseLockBackend):
         super().__init__(alias, params)
         self.timeout = float(self.options.get("NODE_TIMEOUT", min(0.25, max(0.05, self.ttl / 20))))
         self.nodes = [Node(url, self.timeout) for url in params["LOCATION"]]
+        self.servers = tuple(server_of(node.url) for node in self.nodes)
+        self.longest_exchange = 2 * self.timeout  # to connect, and to be answered; all nodes at once
         self.quorum = len(self.nodes) // 2 + 1
         self.rounds = int(self.options.get("ROUNDS", ROUNDS))
         self.quarantine = float(self.options.get("QUARANTINE", quarantine_for(self.ttl)))
@@ -178,6 +183,12 @@ class RedlockBackend(BaseLockBackend):
         names = {name_from_key(key) for answer in answers if answer.silence is None for key in answer.value}
         found = (self._inspect(name) for name in sorted(names))
         return [info for info in found if info is not None]
+
+    def examine(self) -> Findings:
+        clients = {
+            server: client_for(node.url, PATIENCE) for server, node in zip(self.servers, self.nodes, strict=True)
+        }
+        return quorum.examine(self.alias, clients, self.prefix, self.marker, self.quarantine)
 
     def close(self) -> None:
         for node in self.nodes:

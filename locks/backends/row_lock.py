@@ -52,6 +52,7 @@ class RowLockBackend(SessionBackend):
     """
 
     table: ClassVar[str] = "aegis_locks_row_holder"
+    in_transaction: ClassVar[bool] = True
     held_sql: ClassVar[str] = f"{ALL_HELD} WHERE k.name = %(name)s"
     all_held_sql: ClassVar[str] = f"{ALL_HELD} WHERE starts_with(k.name, %(prefix)s)"
 

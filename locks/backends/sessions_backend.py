@@ -10,6 +10,8 @@ import psycopg
 from django.core import checks
 
 from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
+from ..examination import sessions as session_examination
+from ..findings import Findings
 from . import sessions
 from .base import Grant
 from .params import ParamsValidator
@@ -74,6 +76,7 @@ class SessionBackend(PostgresBackend):
     params_validator: ClassVar[type[ParamsValidator]] = SessionParams
 
     table: ClassVar[str]
+    in_transaction: ClassVar[bool] = False  # does a session that holds a lease have an open transaction?
     number_sql: ClassVar[str] = "NULL::bigint"
     held_sql: ClassVar[str]  # (name, pid) of who holds the name of _identity()
     all_held_sql: ClassVar[str]  # the same for all names that begin with the prefix
@@ -97,6 +100,9 @@ class SessionBackend(PostgresBackend):
     def verify(self, lease: Lease) -> bool:
         """Whether its session still stands. ``LockUnavailable`` when there is no answer."""
         return self._renew(lease, lease.ttl)
+
+    def examine(self) -> Findings:
+        return session_examination.examine(self.alias, self.using, self.ttl, in_transaction=self.in_transaction)
 
     # storage verbs
 
