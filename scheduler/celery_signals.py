@@ -10,7 +10,7 @@ from celery.signals import celeryd_after_setup, task_revoked, worker_ready, work
 
 from locks.connection import execute
 from scheduler.delivery import HEADER
-from scheduler.presence import Presence
+from scheduler.presence import Presence, Worker
 from scheduler.statements import dispatch
 
 logger = logging.getLogger("aegis.worker")
@@ -34,7 +34,12 @@ def listen_to_broadcast(sender: str, instance: Any, **kwargs: Any) -> None:
 
 
 def arrive(sender: Any, **kwargs: Any) -> None:
-    presence = Presence("worker", sender.hostname)
+    def describe() -> Worker:
+        pool = type(sender.pool).__module__.rpartition(".")[2]
+        queues = tuple(sorted(sender.app.amqp.queues.consume_from))
+        return Worker(pool=pool, concurrency=sender.controller.concurrency, queues=queues)
+
+    presence = Presence("worker", sender.hostname, describe)
     presence.stamp_in_background()
     _presence.append(presence)
 

@@ -122,7 +122,10 @@ class LockNameAdmin(FactAdmin):
 
 @admin.register(Instance)
 class InstanceAdmin(FactAdmin):
-    list_display = ("name", "kind", "host", "pid", *map(_shown, ("started_at", "heartbeat_at", "stopped_at")))
+    list_display = (
+        "name", "kind", "host", "pid", "version", "pool", "concurrency",
+        *map(_shown, ("started_at", "heartbeat_at", "stopped_at")),
+    )  # fmt: skip
     list_filter = ("kind",)
 
 

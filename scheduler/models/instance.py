@@ -21,6 +21,14 @@ class Instance(models.Model):
     heartbeat_at = models.DateTimeField(db_default=Now())
     stopped_at = models.DateTimeField(null=True, help_text="Set by a clean shutdown only.")
 
+    version = models.CharField(max_length=50, blank=True, db_default="", help_text="Of Aegis. Empty: not told.")
+    stamp_version = models.PositiveIntegerField(null=True, help_text="The format of messages that it reads.")
+    pool = models.CharField(max_length=50, blank=True, db_default="", help_text="Of a worker: prefork, threads ...")
+    concurrency = models.PositiveIntegerField(null=True, help_text="Bodies that a worker may run at once.")
+    queues = models.JSONField(null=True, help_text="The queues that a worker reads.")
+    clock_offset = models.FloatField(null=True, help_text="Its clock less the database's, seconds.")
+    clock_error = models.FloatField(null=True, help_text="The offset is right to this many seconds.")
+
     class Meta:
         db_table = "aegis_scheduler_instance"
         ordering = ["kind", "name", "-started_at"]
