@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from aegis_site.embedded import ChildProcess, Services
-from aegis_site.soak.catalog import TTL
+from aegis_site.soak.catalog import PERIOD, TTL
 from aegis_site.soak.fleet import STOP_WITHIN, Fleet
 from aegis_site.soak.plan import FaultKind, Planned
 from aegis_site.soak.promises import TOUCHED_BY_POSTGRES
@@ -152,6 +152,7 @@ class Injector:
         return _fault(planned, start, proof=True)
 
     def _reload(self, planned: Planned) -> Fault:
+        self._wait(PERIOD - time.time() % PERIOD)  # at a fire time, when a tick is on its way
         start = boottime()
         if planned.variant == "beat":
             number = self._pick_beat(planned)

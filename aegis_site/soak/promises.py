@@ -15,10 +15,15 @@ OVERLAP_NOT_COVERED: dict[str, frozenset[F]] = {
     "row_lock": frozenset({F.PARTITION, F.PG_RESTART}),
 }
 
+# What stops a body when its lease is over widens the promise: an interrupt where the process can still run, the
+# kernel's timer even where it cannot. By the word in the schedule's name.
+STOPPED = {"-interrupt-": frozenset({F.PARTITION}), "-kill-": frozenset({F.PARTITION, F.PAUSE})}
+
 # The stores of each strategy that a fault can take away.
 TOUCHED_BY_POSTGRES = frozenset({"database", "optimistic", "advisory", "row_lock"})
 
 
-def overlap_is_promised_away(alias: str, kinds: frozenset[F]) -> bool:
-    """Whether the strategy promises no overlap although exactly the faults ``kinds`` touched it."""
-    return not kinds & OVERLAP_NOT_COVERED[alias] and alias != "none"
+def overlap_is_promised_away(alias: str, schedule: str, kinds: frozenset[F]) -> bool:
+    """Whether no overlap was promised although exactly the faults ``kinds`` touched the two bodies."""
+    stopped = next((faults for word, faults in STOPPED.items() if word in schedule), frozenset())
+    return alias != "none" and not kinds & (OVERLAP_NOT_COVERED[alias] - stopped)

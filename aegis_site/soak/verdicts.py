@@ -118,7 +118,7 @@ def _overlaps(history: History) -> Iterator[Finding]:
                 what=Broken.OVERLAP, alias=stay.alias, schedule=stay.schedule,
                 detail=f"execution {stay.execution} entered {before.ended - stay.entered:.2f} s before"
                 f" {before.execution} was out",
-                faults=faults, promised=overlap_is_promised_away(stay.alias, faults),
+                faults=faults, promised=overlap_is_promised_away(stay.alias, stay.schedule, faults),
             )  # fmt: skip
         if before is None or stay.ended > before.ended:
             inside[stay.name] = stay

@@ -113,6 +113,25 @@ def test_an_overlap_is_excused_by_a_fault_that_its_strategy_does_not_cover(
     assert only(longer, Broken.OVERLAP).promised is not excused
 
 
+@pytest.mark.parametrize(
+    ("word", "kind", "excused"),
+    [
+        ("check", FaultKind.PARTITION, True),
+        ("interrupt", FaultKind.PARTITION, False),
+        ("interrupt", FaultKind.PAUSE, True),
+        ("kill", FaultKind.PAUSE, False),
+    ],
+)
+def test_what_stops_a_body_widens_the_promise(word: str, kind: FaultKind, excused: bool) -> None:
+    history = healthy(schedule=f"database-{word}-1")
+    longer = replace(
+        history,
+        stays=changed(history.stays, 1, ended=3.2),
+        faults=[fault(kind, 2.0, 2.5, pids=frozenset({PID}))],
+    )
+    assert only(longer, Broken.OVERLAP).promised is not excused
+
+
 def test_a_fault_of_somebody_else_excuses_nothing() -> None:
     history = healthy()
     elsewhere = [fault(FaultKind.PAUSE, 2.0, 2.5, pids=frozenset({PID + 1}))]
