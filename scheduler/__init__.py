@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scheduler.context import RunContext
+    from scheduler.refusal import is_skipped
     from scheduler.task import ExclusiveTask, exclusive_task
 
-__all__ = ["ExclusiveTask", "RunContext", "exclusive_task"]
+__all__ = ["ExclusiveTask", "RunContext", "exclusive_task", "is_skipped"]
 
 _HOMES = {
     "ExclusiveTask": "scheduler.task",
     "exclusive_task": "scheduler.task",
     "RunContext": "scheduler.context",
+    "is_skipped": "scheduler.refusal",
 }
 
 

@@ -14,7 +14,8 @@ class SchedulerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from scheduler import celery_signals, checks
+        from scheduler import celery_signals, checks, pools
 
         checks.register()
+        pools.register()
         celery_signals.connect()

@@ -7,17 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore, Reject, Retry, WorkerShutdown, WorkerTerminate
 
 from locks import LeaseLost, StaleToken
 from locks.clock import boottime
 from scheduler.context import RunContext
 from scheduler.error_text import describe
+from scheduler.loss.main_thread import told_to_end
 from scheduler.loss.reaction import Reaction
 from scheduler.states import ExecutionState
 
 # Exit status of a forked child that left the body.
 LEFT_BY_A_FORK = 70
+
+CUT_SHORT = (
+    "the process was told to end in the middle of the body: hard time limit, cold shutdown, revoked with terminate, "
+    "or cancelled because the broker was lost"
+)
 
 Body = Callable[[RunContext], Any]
 
@@ -37,7 +43,11 @@ class RetryLater(Retry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """How a body ended: the state that it would have if the lease held, and the value or the exception."""
+    """How a body ended: the state that it would have if the lease held, and the value or the exception.
+
+    ``cut_short``: it did not end by itself. Had its process been quicker to die, the reaper would have recorded it as
+    abandoned; so the same rule holds for another attempt.
+    """
 
     state: ExecutionState
     ran: float
@@ -46,6 +56,7 @@ class Returned:
     reason: str = ""
     error: str = ""
     countdown: float = 0.0
+    cut_short: bool = False
 
 
 def enter(body: Body, context: RunContext, reaction: Reaction) -> Returned:
@@ -60,6 +71,8 @@ def enter(body: Body, context: RunContext, reaction: Reaction) -> Returned:
     try:
         value = reaction.call(context.kept, lambda: _leave_forks(process, body, context))
     except RetryLater as retry:
+        if isinstance(retry.exc, LeaseLost | StaleToken):  # by autoretry_for=[Exception]; it is no less lost
+            return _stopped(began, retry.exc, context)
         return _ended(began, retry, ExecutionState.RETRIED, countdown=retry.countdown)
     except (LeaseLost, StaleToken) as lost:
         return _stopped(began, lost, context)
@@ -68,7 +81,8 @@ def enter(body: Body, context: RunContext, reaction: Reaction) -> Returned:
     except Reject as rejected:
         return _ended(began, rejected, ExecutionState.FAILED, reason="the body rejected the message")
     except BaseException as failure:  # not only Exception: SystemExit must be recorded too
-        return _ended(began, failure, ExecutionState.FAILED)
+        cut = told_to_end() or isinstance(failure, WorkerShutdown | WorkerTerminate)
+        return _ended(began, failure, ExecutionState.FAILED, reason=CUT_SHORT if cut else "", cut_short=cut)
     return Returned(state=ExecutionState.EXECUTED, ran=boottime() - began, value=value)
 
 
@@ -93,14 +107,5 @@ def _leave_forks(process: int, body: Body, context: RunContext) -> Any:
             os._exit(LEFT_BY_A_FORK)
 
 
-def _ended(
-    began: float, raised: BaseException, state: ExecutionState, *, reason: str = "", countdown: float = 0.0
-) -> Returned:
-    return Returned(
-        state=state,
-        ran=boottime() - began,
-        raised=raised,
-        reason=reason,
-        error=describe(raised),
-        countdown=countdown,
-    )
+def _ended(began: float, raised: BaseException, state: ExecutionState, **facts: Any) -> Returned:
+    return Returned(state=state, ran=boottime() - began, raised=raised, error=describe(raised), **facts)

@@ -44,6 +44,7 @@ class Started:
     token: int | None = None
     started_at: datetime | None = None
     reason: str = ""
+    closed: bool = False  # a refusal has closed its tick
     lease_id: UUID | None = None
 
     @property
@@ -93,9 +94,9 @@ def refused(delivery: Delivery, *, acquire_ms: float) -> Started:
         rows = _once(refuse.REFUSED, parameters)  # another tick of the schedule has just taken the only place
     if not rows:
         raise TickGone(f"tick {delivery.tick_id} does not exist")
-    row_id, state, reason, _, before = rows[0]
+    row_id, state, reason, became, before = rows[0]
     starvation.notice(delivery.schedule, before)
-    return Started(id=row_id, state=ExecutionState(state), reason=reason)
+    return Started(id=row_id, state=ExecutionState(state), reason=reason, closed=became == "closed")
 
 
 def blocked(delivery: Delivery, why: object, *, acquire_ms: float | None = None) -> Started:
@@ -110,11 +111,12 @@ def blocked(delivery: Delivery, why: object, *, acquire_ms: float | None = None)
 def end(execution: Started, state: ExecutionState, *, countdown: float = 0.0, **facts: Any) -> bool:
     """End a running execution and move its tick; False where somebody else ended it before.
 
-    ``facts``: ``ran`` (seconds in the body), ``reason``, ``error``, ``began``. A False is recorded beside the
-    terminal state, so that an overlap by a body that was given up too early stays visible.
+    ``facts``: ``ran`` (seconds in the body), ``reason``, ``error``, ``began``, ``cut_short`` (the process has to end:
+    as after a crash, the schedule's ``max_attempts`` says whether there is another attempt). A False is recorded
+    beside the terminal state, so that an overlap by a body that was given up too early stays visible.
     """
     parameters = _ending(execution, state, countdown=countdown, **facts)
-    if _twice(_statement(state, parameters["began"]), parameters):
+    if _twice(_statement(state, facts), parameters):
         return True
     late = _once(finish.RETURNED, parameters)
     if late:
@@ -169,11 +171,13 @@ def _ending(execution: Started, state: ExecutionState, *, countdown: float = 0.0
     }
 
 
-def _statement(state: ExecutionState, began: bool) -> str:
+def _statement(state: ExecutionState, facts: Mapping[str, Any]) -> str:
     if state is ExecutionState.RETRIED:
         return finish.RETRY
-    if state is ExecutionState.LOST:
-        return finish.LOSE if began else finish.GIVE_BACK
+    if state is ExecutionState.LOST and not facts.get("began", True):
+        return finish.GIVE_BACK
+    if state is ExecutionState.LOST or facts.get("cut_short"):
+        return finish.SPEND
     return finish.CLOSE
 
 

@@ -19,6 +19,7 @@ from kombu.utils import json
 from locks import lock_backends
 from locks.base import validate_name
 from locks.connection import execute
+from scheduler.calls import key_of
 from scheduler.conf import conf
 from scheduler.delivery import Delivery
 from scheduler.error_text import storable
@@ -55,11 +56,12 @@ WITH guard AS (
     SELECT name, alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text FOR SHARE
 )
 INSERT INTO aegis_scheduler_tick (
-    schedule_id, schedule_name, revision, fire_time, manual_key, task, args, kwargs, queue, delivery, lock_name,
-    lock_alias, ttl, once_per_tick, grace, overlap, max_attempts, state, outcome, reason, attempt, retries, copies,
-    dispatch_at, deadline, missed_count)
-SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(key)s::text, %(task)s::text,
-       %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, 'one_worker', guard.name, guard.alias_in_force,
+    schedule_id, schedule_name, revision, fire_time, manual_key, call_options, task, args, kwargs, queue, delivery,
+    lock_name, lock_alias, ttl, once_per_tick, grace, overlap, max_attempts, state, outcome, reason, attempt, retries,
+    copies, dispatch_at, deadline, missed_count)
+SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(key)s::text, %(call)s::jsonb,
+       %(task)s::text, %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, 'one_worker',
+       guard.name, guard.alias_in_force,
        %(ttl)s::float8, true, %(grace)s::float8, %(overlap)s::text, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
        clock_timestamp() + make_interval(secs => %(patience)s::float8),
        clock_timestamp() + make_interval(secs => %(grace)s::float8), 0
@@ -109,10 +111,12 @@ def adopt(
     worker: str,
     waits: bool = False,
     queue: str = "",
+    call: dict[str, Any] | None = None,
 ) -> Delivery:
     """Give a delivery that carries no stamp a manual tick of its own, keyed by its task id.
 
-    ``waits``: somebody waits for the answer, so no beat may ever publish the tick. Raises ``LedgerUnavailable``
+    ``waits``: somebody waits for the answer, so no beat may ever publish the tick. ``call``: what a next attempt
+    repeats of the message (``scheduler.calls``). Raises ``LedgerUnavailable``
     where the tick could not be stored, ``TypeError`` for arguments that Celery's JSON does not know, and
     ``ValueError`` for those that the database cannot keep.
     """
@@ -120,7 +124,8 @@ def adopt(
     made = _make(
         name=task.exclusive_lock_name or _name_of(task),
         alias=task.exclusive_lock,
-        key=_key_of(task_id),
+        key=key_of(task_id),
+        call=call or {},
         task=task.name,
         args=list(args),
         kwargs=kwargs,
@@ -136,16 +141,19 @@ def adopt(
         guarded=True,
         task_id=task_id,
         worker=worker,
-        manual_key=_key_of(task_id),
+        manual_key=key_of(task_id),
         **made,
     )
 
 
-def forgo(delivery: Delivery, state: ExecutionState, reason: str) -> None:
-    """Close the manual tick of a call that did not run and whose caller knows it. Logs, never raises."""
+def forgo(delivery: Delivery, state: ExecutionState, reason: str) -> bool:
+    """Close the manual tick of a call that did not run and whose caller knows it. Logs, never raises.
+
+    False where it was closed or begun before, or where the database did not answer.
+    """
     outcome = TickOutcome.PREVENTED if state is ExecutionState.PREVENTED else TickOutcome.BLOCKED
     try:
-        execute(
+        rows = execute(
             dispatch.FORGO,
             {
                 "tick": delivery.tick_id,
@@ -159,11 +167,19 @@ def forgo(delivery: Delivery, state: ExecutionState, reason: str) -> None:
             "tick %s of a call that was refused stays open until its deadline: %s",
             delivery.tick_id, type(trouble).__name__,
         )  # fmt: skip
+        return False
+    return bool(rows)
 
 
-def _key_of(task_id: str) -> str:
-    """The key of the manual tick of a message."""
-    return f"call:{task_id}"
+def ended_unanswered(delivery: Delivery) -> bool:
+    """Whether the tick of a call is over, was begun, and did not come to its end: crashed, cut short or lost.
+
+    Raises ``LedgerUnavailable``.
+    """
+    try:
+        return bool(execute(dispatch.UNANSWERED, {"tick": delivery.tick_id}))
+    except psycopg.Error as trouble:
+        raise LedgerUnavailable(f"tick {delivery.tick_id} could not be read: {type(trouble).__name__}") from trouble
 
 
 def _name_of(task: ExclusiveTask) -> str:
@@ -186,6 +202,7 @@ def _make(**facts: Any) -> dict[str, Any]:
         # As Celery's messages spell it, so that a later attempt is given the same values.
         "args": json.dumps(facts["args"]),
         "kwargs": json.dumps(facts["kwargs"]),
+        "call": json.dumps(facts.get("call", {})),
     }
     try:
         in_force = (execute(_IN_FORCE, parameters) or execute(_SEED_NAME, parameters))[0][0]

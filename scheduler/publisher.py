@@ -12,6 +12,7 @@ from celery.exceptions import QueueNotFound
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
+from scheduler import calls
 from scheduler.conf import conf
 from scheduler.delivery import HEADER, stamp, task_id_of
 from scheduler.models import Tick
@@ -79,13 +80,15 @@ def _send(tick: Tick, producer: Any) -> None:
         tick.task,
         args=tick.args,
         kwargs=tick.kwargs,
-        task_id=task_id_of(tick.id, tick.attempt),
+        # A call keeps the id under which somebody waits for its result.
+        task_id=calls.task_id_of(tick.manual_key) or task_id_of(tick.id, tick.attempt),
         headers={HEADER: stamp(tick)},
         expires=tick.deadline,
         retries=tick.retries,
         producer=producer,
         retry=False,
         **_route(tick),
+        **tick.call_options,
     )
 
 

@@ -117,8 +117,9 @@ def _finish(delivery: Delivery, held: Held, execution: Started, returned: Return
         return _finished_by_guard(delivery, execution, returned)
     state, reason = _verdict(returned, held.backend, context)
     recorded = ledger.end_patiently(
-        execution, state, ran=returned.ran, reason=reason, error=returned.error, countdown=returned.countdown
-    )
+        execution, state, ran=returned.ran, reason=reason, error=returned.error, countdown=returned.countdown,
+        cut_short=returned.cut_short,
+    )  # fmt: skip
     if not recorded and context.guards.in_doubt and ledger.is_executed(execution):
         return _finished_by_guard(delivery, execution, returned)
     state = state if recorded else ExecutionState.LOST
@@ -158,6 +159,7 @@ def _verdict(returned: Returned, backend: Any, context: RunContext) -> tuple[Exe
 
 def _release_quietly(held: Held) -> None:
     """Give the lease back; trouble is logged, never raised: it must not hide what the body returned."""
+    failpoint("before-release")
     try:
         held.backend.release(held.lease)
     except LockUnavailable as trouble:

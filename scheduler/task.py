@@ -6,7 +6,8 @@ import inspect
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from enum import StrEnum
+from typing import Any
 
 from celery import Task, shared_task
 from celery.app.task import Context
@@ -16,11 +17,13 @@ from locks import LeaseLost, LockError, LockNotAcquired
 from locks.base import validate_name, validate_ttl
 from scheduler import manual
 from scheduler.body import Body, RetryLater
+from scheduler.calls import options_of, task_id_of
 from scheduler.context import RunContext
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask
 from scheduler.loss import OnLost
+from scheduler.refusal import Refused, Skipped, is_part_of_canvas
 from scheduler.runner import Outcome, run
 from scheduler.states import REFUSED, ExecutionState
 
@@ -32,8 +35,9 @@ class ExclusiveTask(Task):
 
     ``run(context, *args, **kwargs)`` is the body; ``context`` is a ``RunContext``. A delivery without a stamp
     (``delay()``, a chain, a direct call) gets a manual tick whose key is the message's task id, so that a
-    redelivered message is recognised. A refused delivery ends as ``Ignore`` in a worker, so that it does not
-    overwrite the result of the one that runs, and as ``LockNotAcquired`` where the caller waits for the answer.
+    redelivered message is recognised. A refused tick of a schedule ends as ``Ignore``, so that it does not overwrite
+    the result of the copy that runs; a refused call as ``exclusive_refused`` says, and as ``LockNotAcquired`` where
+    the caller waits for the answer.
     """
 
     abstract = True
@@ -41,6 +45,7 @@ class ExclusiveTask(Task):
     exclusive_lock_name: str | None = None
     exclusive_ttl: float | None = None
     exclusive_on_lost = OnLost.INTERRUPT
+    exclusive_refused: Refused | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         request = self.request_stack.top
@@ -83,7 +88,7 @@ class ExclusiveTask(Task):
         if header is None:
             return manual.adopt(
                 self, key=request.id, args=args, kwargs=kwargs, worker=worker, waits=self._caller_waits,
-                queue=self._queue(),
+                queue=self._queue(), call={} if self._caller_waits else options_of(request),
             )  # fmt: skip
         try:
             return read_stamp(header, task_id=request.id or "", worker=worker)
@@ -105,7 +110,7 @@ class ExclusiveTask(Task):
         """Tell Celery, or the direct caller, what happened."""
         returned = outcome.returned
         if returned is None:
-            self._refuse(outcome)
+            return self._refuse(outcome)
         raised = returned.raised
         if raised is not None and (outcome.state == returned.state or not isinstance(raised, Exception)):
             raise raised
@@ -113,16 +118,37 @@ class ExclusiveTask(Task):
             raise self._error(LeaseLost, outcome, "the lease was over before the body returned") from raised
         return returned.value
 
-    def _refuse(self, outcome: Outcome) -> NoReturn:
+    def _refuse(self, outcome: Outcome) -> Any:
+        """Answer a delivery that did not run. See ``scheduler.refusal`` for who is answered what."""
         row = outcome.execution
         logger.info(
             "%s not run, %s: %s", self.name, outcome.state.value, row.reason,
             extra={"action": outcome.state.value, "execution": row.id},
         )  # fmt: skip
+        answer = self._answer_to(outcome)
+        if answer is Refused.IGNORE:
+            raise Ignore()
+        if answer is Refused.SKIP:
+            return Skipped(
+                state=outcome.state.value, reason=row.reason, lock_name=outcome.delivery.lock_name
+            )  # fmt: skip
+        kind = LockNotAcquired if outcome.state in REFUSED else LeaseLost
+        raise self._error(kind, outcome, row.reason or outcome.state.label)
+
+    def _answer_to(self, outcome: Outcome) -> Refused:
+        """What this delivery is answered. Once it is answered, its tick never runs."""
+        delivery, request = outcome.delivery, self.request
         if self._caller_waits:
-            kind = LockNotAcquired if outcome.state in REFUSED else LeaseLost
-            raise self._error(kind, outcome, row.reason or outcome.state.label)
-        raise Ignore()
+            return Refused.SKIP if request.is_eager and self.exclusive_refused is Refused.SKIP else Refused.FAIL
+        wanted = self.exclusive_refused or (Refused.SKIP if is_part_of_canvas(request) else Refused.IGNORE)
+        if wanted is Refused.IGNORE or task_id_of(delivery.manual_key) is None:
+            return Refused.IGNORE
+        if outcome.state is ExecutionState.DUPLICATE:
+            # The copy that has it answers, unless it is known to have come to nothing.
+            return Refused.FAIL if manual.ended_unanswered(delivery) else Refused.IGNORE
+        reason = f"the caller was told: {outcome.execution.reason}"
+        answered = outcome.execution.closed or manual.forgo(delivery, outcome.state, reason)
+        return wanted if answered else Refused.IGNORE
 
     def _error(self, kind: type[LockError], outcome: Outcome, message: str) -> LockError:
         return kind(f"{self.name}: {message}", name=outcome.delivery.lock_name, alias=outcome.delivery.alias)
@@ -180,6 +206,11 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     raises only in ``context.check()`` and ``commit_guard()``. ``"kill"`` ends the process at the end of the trust
     window, even while it is frozen (prefork pools on Linux; elsewhere the delivery is refused as blocked).
 
+    ``refused``: how a refused *call* ends (a tick of a schedule is always ignored). ``"ignore"``: without a result,
+    and it is delivered again until its deadline. ``"skip"``: as a success with a ``Skipped``; see ``is_skipped``.
+    ``"fail"``: as ``LockNotAcquired``. Default: ``"skip"`` in a chain, group or chord or with a link, which would
+    wait for ever, else ``"ignore"``.
+
     Raises ``InvalidExclusiveTask`` where the function takes no ``context`` or an option cannot be honoured.
     """
     if function is None:
@@ -195,7 +226,8 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
         exclusive_lock=options.pop("lock", "default"),
         exclusive_lock_name=options.pop("lock_name", None),
         exclusive_ttl=options.pop("ttl", None),
-        exclusive_on_lost=_on_lost(function, options.pop("on_lost", OnLost.INTERRUPT)),
+        exclusive_on_lost=_choice(function, OnLost, "on_lost", options.pop("on_lost", OnLost.INTERRUPT)),
+        exclusive_refused=_choice(function, Refused, "refused", options.pop("refused", None), optional=True),
         **options,
     )(function)
 
@@ -210,12 +242,16 @@ def _check_lock(function: Callable[..., Any], options: dict[str, Any]) -> None:
         raise InvalidExclusiveTask(f"{function.__qualname__}: {refusal}") from refusal
 
 
-def _on_lost(function: Callable[..., Any], value: Any) -> OnLost:
+def _choice(
+    function: Callable[..., Any], choices: type[StrEnum], option: str, value: Any, *, optional: bool = False
+) -> Any:
+    if value is None and optional:
+        return None
     try:
-        return OnLost(value)
+        return choices(value)
     except ValueError as unknown:
-        known = ", ".join(repr(one.value) for one in OnLost)
-        raise InvalidExclusiveTask(f"{function.__qualname__}: on_lost={value!r}: choose one of {known}") from unknown
+        known = ", ".join(repr(one.value) for one in choices)
+        raise InvalidExclusiveTask(f"{function.__qualname__}: {option}={value!r}: choose one of {known}") from unknown
 
 
 def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from locks import LeaseLost, fencing
 from locks.clock import boottime
 from locks.fencing import Proof
 from scheduler import ledger
-from scheduler.loss.interrupt import shield
+from scheduler.loss.main_thread import shield
 from scheduler.loss.reaction import Reaction
 
 if TYPE_CHECKING:

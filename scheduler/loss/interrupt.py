@@ -1,16 +1,8 @@
 """``on_lost="interrupt"``: LeaseLost is raised in the main thread, in the middle of the body.
 
-A real-time signal wakes the main thread; its handler raises. Celery's own signals (SIGUSR1 for the soft limit,
-SIGTERM, SIGQUIT, SIGALRM) are not touched. The main thread is *open* to it between the first and the last
-instruction of a body, and shut again inside a guarded commit:
-
-    body       guard                             finish, release
-    [open]     [shut: BEGIN ... COMMIT answered] [shut]
-                     ^ lost here                 ^ lost here: the verdict says so, nothing is raised
-                       raised when the guard has ended
-
-Without the shield an exception between COMMIT and its answer would report effects as not done that are
-committed. What is lost while the thread is shut is raised when it opens, so no loss is forgotten.
+A real-time signal wakes the main thread; its handler raises, unless the thread is shut (``main_thread``). What is
+lost while it is shut is raised when it opens, so no loss is forgotten. Without that an exception between COMMIT and
+its answer would report effects as not done that are committed.
 """
 
 from __future__ import annotations
@@ -21,8 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
@@ -32,6 +23,7 @@ from psycopg.pq import TransactionStatus
 
 from locks import LeaseLost
 from locks.keepalive import Kept
+from scheduler.loss.main_thread import MainThread, is_this_thread, let_in, raise_losses
 from scheduler.loss.reaction import Reaction
 
 logger = logging.getLogger("aegis.loss")
@@ -45,13 +37,6 @@ _KNOCK_EVERY = 0.1  # seconds
 
 # Seconds that asking the database to cancel an interrupted query may take.
 _CANCEL = 1.0
-
-
-class _MainThread:
-    """What the handler knows. Written by the main thread only."""
-
-    open = False
-    bodies: list[Interrupt] = []  # entered and not left, the outermost first
 
 
 class Interrupt(Reaction):
@@ -69,19 +54,13 @@ class Interrupt(Reaction):
             threading.Thread(target=self._knock, name="aegis-interrupt", daemon=True).start()
 
     def call(self, kept: Kept, body: Callable[[], T]) -> T:
-        before = _MainThread.open
-        _MainThread.bodies.append(self)
+        MainThread.bodies.append(self)
         try:
             self._inside = True
-            _MainThread.open = True
-            _raise_what_is_lost()  # lost before this, so that nobody knocked
-            return body()
+            return let_in(body)  # which raises first what was lost before, so that nobody knocked
         finally:
-            # Plain assignments, between which no handler runs. One that ran just before them has raised already,
-            # and raises only once.
-            _MainThread.open = before
             self._inside = False
-            _MainThread.bodies.remove(self)
+            MainThread.bodies.remove(self)
             if self.raised:
                 connections.close_all()  # one may have been left in the middle of a query
 
@@ -118,7 +97,7 @@ def unavailable() -> str:
     """Why this thread cannot be interrupted; empty where it can. Puts the handler up on the first call."""
     if SIGNAL is None:
         return "this system has no real-time signals"
-    if threading.current_thread() is not threading.main_thread():
+    if not is_this_thread():
         return "the body does not run in the main thread (a threads pool, or a server with threads)"
     if _in_greenlet():
         return "the body runs in a greenlet (a gevent or eventlet pool)"
@@ -131,29 +110,8 @@ def unavailable() -> str:
     return ""
 
 
-@contextmanager
-def shield() -> Iterator[None]:
-    """Raise nothing inside the block; a loss that came meanwhile is raised at its end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before, _MainThread.open = _MainThread.open, False
-    try:
-        yield
-    finally:
-        _MainThread.open = before
-        if before:
-            _raise_what_is_lost()
-
-
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    if _MainThread.open:
-        _raise_what_is_lost()
-
-
-def _raise_what_is_lost() -> None:
-    for interrupt in list(_MainThread.bodies):
-        interrupt.raise_if_lost()
+    raise_losses()
 
 
 def _in_greenlet() -> bool:

@@ -24,6 +24,7 @@ from billiard.process import current_process
 
 from locks import Lease, LeaseLost
 from locks.keepalive import Kept
+from scheduler.loss.main_thread import let_in
 from scheduler.loss.reaction import Reaction
 
 logger = logging.getLogger("aegis.loss")
@@ -108,7 +109,7 @@ class Kill(Reaction):
             self._timer = DeadlineTimer()
             self._timer.set(kept.lease.trusted_until)
         try:
-            return body()
+            return let_in(body)
         finally:
             self.stand_down()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from scheduler.loss.main_thread import let_in
+
 if TYPE_CHECKING:
     from locks import Lease, LeaseLost
     from locks.keepalive import Kept
@@ -23,7 +25,7 @@ class Reaction:
 
     def call(self, kept: Kept, body: Callable[[], T]) -> T:
         """Call the body. Only between its first and its last instruction may a reaction touch it."""
-        return body()
+        return let_in(body)
 
     def committed(self, number: int) -> None:
         """``number`` guarded transactions of the body are committed by now."""

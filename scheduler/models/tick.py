@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 from django.db.models.functions import Now
 
 from scheduler.states import OPEN_TICKS, TickOutcome, TickState
@@ -42,6 +42,11 @@ class Tick(models.Model):
         max_length=200,
         null=True,
         help_text="Set for a run that somebody asked for; makes the request idempotent.",
+    )
+    call_options = models.JSONField(
+        default=dict,
+        db_default=Value({}, models.JSONField()),
+        help_text="Of a call: its callbacks, chain and chord, which its next attempt repeats.",
     )
     task = models.CharField(max_length=255)
     args = models.JSONField(default=list)

@@ -109,11 +109,31 @@ WHERE t.id = over.id AND t.state IN ('planned', 'dispatched')
 RETURNING t.id, t.outcome
 """
 
-# in: task_id's tick, reason. A revoked message closes its tick, unless a body has begun.
+# in: tick, attempt, reason. A revoked message closes its tick, unless a body has begun.
 REVOKE = """
 UPDATE aegis_scheduler_tick
 SET state = 'closed', outcome = 'revoked', closed_at = clock_timestamp(), reason = %(reason)s::text
 WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND state IN ('planned', 'dispatched', 'waiting')
+RETURNING id
+"""
+
+# in: tick (or NULL), key (of a call, or NULL), attempt, reason. Revoked with ``terminate`` while its body ran: there
+# is no other attempt. The child stores the end of the body meanwhile; whichever is first, the outcome is failed.
+#
+#   worker                            child
+#   SIGTERM
+#   started -> closed                 execution failed; its tick is closed already
+#                            or
+#                                     execution failed, the tick dispatched again with attempt + 1
+#   dispatched, attempt + 1 -> closed
+TERMINATED = """
+UPDATE aegis_scheduler_tick
+SET state = 'closed', outcome = 'failed', reason = %(reason)s::text,
+    closed_at = coalesce(closed_at, clock_timestamp())
+WHERE (id = %(tick)s::bigint OR manual_key = %(key)s::text)
+  AND ((attempt = %(attempt)s::int
+        AND (state = 'started' OR (state = 'closed' AND outcome = 'failed' AND reason = '')))
+       OR (attempt = %(attempt)s::int + 1 AND state IN ('planned', 'dispatched', 'waiting')))
 RETURNING id
 """
 
@@ -125,6 +145,12 @@ SET state = 'closed', outcome = %(outcome)s::text, closed_at = clock_timestamp()
 WHERE id = %(tick)s::bigint AND attempt = %(attempt)s::int AND manual_key IS NOT NULL
   AND state IN ('planned', 'dispatched')
 RETURNING id
+"""
+
+# in: tick. A call that was begun and never answered: whoever had it died, was cut short or lost its lease.
+UNANSWERED = """
+SELECT id FROM aegis_scheduler_tick
+WHERE id = %(tick)s::bigint AND state = 'closed' AND outcome IN ('failed', 'lost', 'abandoned')
 """
 
 # in: name. Puts the wanted strategy in force where nothing under the name is open; see ``LockName``.

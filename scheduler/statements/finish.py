@@ -72,7 +72,8 @@ def _spend(outcome: str) -> str:
     deadline = clock_timestamp() + make_interval(secs => t.grace)"""
 
 
-LOSE = _ended(_spend("%(state)s::text"))
+# Lost, or cut short: the attempt is spent.
+SPEND = _ended(_spend("%(state)s::text"))
 
 # in: id, heartbeat (the value last seen), reason. out: tick_id. By the reaper only.
 ABANDON = f"""

@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 FENCING = "locks/fencing.py"
 INTERRUPT = "scheduler/loss/interrupt.py"
+MAIN_THREAD = "scheduler/loss/main_thread.py"
 KILL = "scheduler/loss/kill.py"
 GUARD = "scheduler/loss/guard.py"
 TOKENS = "locks/migrations/0003_tokens_and_guards.py"
@@ -57,15 +58,15 @@ OF_LOSS = [
     ),
     Mutation(
         "the shield is off",
-        INTERRUPT,
-        r"before, _MainThread\.open = _MainThread\.open, False",
-        "before = _MainThread.open",
+        MAIN_THREAD,
+        r"before, MainThread\.shut = MainThread\.shut, True",
+        "before = MainThread.shut",
         (OF_GUARD + "test_a_loss_during_commit_is_told_after_it_and_not_as_undone[False]",),
     ),
     Mutation(
         "a loss that came under the shield is forgotten",
-        INTERRUPT,
-        r"        if before:\n            _raise_what_is_lost\(\)\n",
+        MAIN_THREAD,
+        r"        if not before:\n            _raise_what_waits\(\)\n",
         "",
         (OF_GUARD + "test_a_loss_during_commit_is_told_after_it_and_not_as_undone[False]",),
     ),

@@ -54,13 +54,15 @@ class CeleryProcesses:
             "--without-mingle",
             "--without-gossip",
         )
-        return self._celery(name, ("worker", *options, *arguments), f"{name}@test ready.", env)
+        return self._celery(name, ("worker", *options, "-l", "INFO", *arguments), f"{name}@test ready.", env)
 
     def beat(self, *arguments: str, name: str = "", env: Mapping[str, str] | None = None) -> ChildProcess:
         """Start a beat and return when its scheduler has begun."""
         name = name or f"beat-{len(self.started) + 1}"
         pid_file = self.logs / f"{name}.pid"
-        return self._celery(name, ("beat", "--pidfile", str(pid_file), *arguments), "beat: Starting...", env)
+        return self._celery(
+            name, ("beat", "-l", "INFO", "--pidfile", str(pid_file), *arguments), "beat: Starting...", env
+        )
 
     def python(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> ChildProcess:
         """Start `python ARGUMENTS` in the project, on the test database, and return at once."""
@@ -84,7 +86,7 @@ class CeleryProcesses:
     def _celery(
         self, name: str, arguments: tuple[str, ...], ready: str, env: Mapping[str, str] | None
     ) -> ChildProcess:
-        process = self.python(name, "-m", "celery", "-A", "aegis_site", *arguments, "-l", "INFO", env=env)
+        process = self.python(name, "-m", "celery", "-A", "aegis_site", *arguments, env=env)
         wait_until(lambda: self._has_said(process, ready), timeout=60, message=f"{name} said {ready!r}")
         return process
 
