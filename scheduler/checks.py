@@ -1,28 +1,40 @@
-"""System checks of the scheduler, tag ``aegis``."""
+"""System checks of the scheduler, tag ``aegis``: what can be known without asking a store.
+
+Each id stands in docs/reference/checks.md, with its meaning and remedy. What needs a store is ``aegis doctor``'s.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from celery import current_app
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
 from django.core.checks import register as register_check
 
-from locks import lock_backends
-from scheduler.conf import beat_lock, conf, unknown_keys
+from locks import InvalidLockBackend, lock_backends
+from scheduler import visibility
+from scheduler.conf import DEFAULTS, beat_lock, conf, unknown_keys
+from scheduler.error_text import describe, storable
+from scheduler.loss import OnLost
+from scheduler.registry import exclusive_tasks
+from scheduler.task import ExclusiveTask
 
 SCHEDULER = "scheduler.beat:CatalogScheduler"
+REDIS = ("redis", "rediss", "sentinel", "valkey", "valkeys")
+LONGEST_WAIT = "socket_timeout"
 
 
 def register() -> None:
     """Register the checks; called once by the app's ``ready()``."""
-    register_check(check_settings, "aegis")
-    register_check(check_beat, "aegis")
+    for check in (check_settings, check_beat, check_broker, check_tasks):
+        register_check(check, "aegis")
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    """The AEGIS setting: known keys, values that fit together, a beat lock that exists."""
+    """The AEGIS setting: known keys, values that fit together, a beat lock that exists and can serve."""
     found: list[CheckMessage] = [
         Error(
             f"AEGIS has the unknown key {key!r}.",
@@ -31,24 +43,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
         )
         for key in unknown_keys()
     ]
-    if conf("SILENCE_GRACE") < 3 * conf("HEARTBEAT"):
-        found.append(
-            Error(
-                f"AEGIS['SILENCE_GRACE'] is {conf('SILENCE_GRACE')} s, less than three heartbeats of "
-                f"{conf('HEARTBEAT')} s: a busy worker would be taken for dead.",
-                hint="Raise SILENCE_GRACE or lower HEARTBEAT.",
-                id="aegis.scheduler.E002",
-            )
-        )
-    if beat_lock() not in lock_backends.aliases():
-        found.append(
-            Error(
-                f"AEGIS['BEAT_LOCK'] is {conf('BEAT_LOCK')!r} and LOCKS defines "
-                f"{', '.join(sorted(lock_backends.aliases())) or 'nothing'}: no beat could fire ordinary rows.",
-                hint="Name an alias whose leases exclude and are renewed, such as a DatabaseLeaseBackend.",
-                id="aegis.scheduler.E003",
-            )
-        )
+    wrong = list(_no_numbers())
+    found += wrong or [*_silence(), *_beat_lock()]
     if not settings.USE_TZ:
         found.append(
             Error(
@@ -58,6 +54,63 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     return found
+
+
+def _no_numbers() -> Iterator[CheckMessage]:
+    for key, default in DEFAULTS.items():
+        value = conf(key)
+        if isinstance(default, int | float) and (
+            not isinstance(value, int | float) or isinstance(value, bool) or value <= 0
+        ):
+            yield Error(
+                f"AEGIS[{key!r}] is {value!r}.",
+                hint=f"Give a number above zero; {default:g} is the default.",
+                id="aegis.scheduler.E005",
+            )
+
+
+def _silence() -> Iterator[CheckMessage]:
+    if conf("SILENCE_GRACE") < 3 * conf("HEARTBEAT"):
+        yield Error(
+            f"AEGIS['SILENCE_GRACE'] is {conf('SILENCE_GRACE')} s, less than three heartbeats of "
+            f"{conf('HEARTBEAT')} s: a busy worker would be taken for dead.",
+            hint="Raise SILENCE_GRACE or lower HEARTBEAT.",
+            id="aegis.scheduler.E002",
+        )
+
+
+def _beat_lock() -> Iterator[CheckMessage]:
+    alias, ttl = beat_lock(), conf("BEAT_TTL")
+    if alias is None or alias not in lock_backends.aliases():
+        yield Error(
+            f"AEGIS['BEAT_LOCK'] is {conf('BEAT_LOCK')!r} and LOCKS defines "
+            f"{', '.join(sorted(lock_backends.aliases())) or 'nothing'}: no beat could fire ordinary rows.",
+            hint="Name an alias whose leases exclude and are renewed, such as a DatabaseLeaseBackend.",
+            id="aegis.scheduler.E003",
+        )
+        return
+    try:
+        backend = lock_backends[alias]
+        backend.clean_ttl(ttl)
+    except InvalidLockBackend:  # told by the checks of locks
+        return
+    except ValueError as refusal:
+        yield Error(f"AEGIS['BEAT_TTL']: {refusal}", hint="Give seconds, such as 10.", id="aegis.scheduler.E007")
+        return
+    if not (backend.exclusive and backend.renewable):
+        yield Error(
+            f"AEGIS['BEAT_LOCK'] is {alias!r}, whose leases do not exclude or are not renewed: ordinary rows would "
+            "fire from several beats.",
+            hint="Name an alias whose leases do both, such as a DatabaseLeaseBackend.",
+            id="aegis.scheduler.E006",
+        )
+    if conf("PASS_INTERVAL") > ttl / 3:
+        yield CheckWarning(
+            f"AEGIS['BEAT_TTL'] is {ttl:g} s and a beat passes every {conf('PASS_INTERVAL'):g} s: it renews too "
+            "seldom, and the beats take the ordinary rows from each other.",
+            hint="Raise BEAT_TTL to three times PASS_INTERVAL or more.",
+            id="aegis.scheduler.W004",
+        )
 
 
 def check_beat(**kwargs: Any) -> list[CheckMessage]:
@@ -72,3 +125,86 @@ def check_beat(**kwargs: Any) -> list[CheckMessage]:
             id="aegis.scheduler.W001",
         )
     ]
+
+
+def check_broker(**kwargs: Any) -> list[CheckMessage]:
+    """How Celery reads what was set for the broker. Opens no connection."""
+    found: list[CheckMessage] = []
+    seen = visibility.effective()
+    if seen.value is not None and seen.seconds is None:
+        found.append(
+            Error(
+                f"The broker's visibility time-out is {seen.value!r}: workers cannot calculate with it.",
+                hint=f"Give {visibility.right_place()} a number of seconds above zero.",
+                id="aegis.scheduler.E008",
+            )
+        )
+    if seen.misplaced:
+        found.append(
+            CheckWarning(
+                f"{'; '.join(seen.misplaced)}: nothing reads that, the visibility time-out is {seen.value} s.",
+                hint=f"Set {visibility.right_place()}, and remove the other.",
+                id="aegis.scheduler.W002",
+            )
+        )
+    options = current_app.conf.broker_transport_options or {}
+    if current_app.connection_for_write().transport_cls in REDIS and not options.get(LONGEST_WAIT):
+        found.append(
+            CheckWarning(
+                "The broker has no socket_timeout: one that swallows packets holds up a beat.",
+                hint=f"Set {visibility.setting()} = {{'socket_connect_timeout': 3, 'socket_timeout': 3}}.",
+                id="aegis.scheduler.W003",
+            )
+        )
+    return found
+
+
+def check_tasks(**kwargs: Any) -> list[CheckMessage]:
+    """What ``@exclusive_task`` declares, for deliveries without a schedule: ``delay()`` and direct calls."""
+    try:
+        tasks = exclusive_tasks()
+    except Exception as trouble:  # whatever a project's module raises
+        said = storable((describe(trouble).splitlines() or [""])[0], 200)
+        return [
+            Error(
+                f"The tasks cannot be imported: {said}.",
+                hint="Correct the module; a worker would not start either.",
+                id="aegis.scheduler.E009",
+            )
+        ]
+    return [message for task in tasks.values() for message in _of_task(task)]
+
+
+def _of_task(task: ExclusiveTask) -> Iterator[CheckMessage]:
+    alias = task.exclusive_lock
+    if alias not in lock_backends.aliases():
+        yield CheckWarning(
+            f"{task.name} is declared with lock={alias!r}, which LOCKS does not define: delay() and direct calls are "
+            "refused.",
+            hint="Name an alias of LOCKS, or define it. A schedule names its own.",
+            obj=task.name,
+            id="aegis.scheduler.W005",
+        )
+        return
+    try:
+        backend = lock_backends[alias]
+    except InvalidLockBackend:  # told by the checks of locks
+        return
+    if task.exclusive_on_lost is OnLost.KILL and not backend.trust_window:
+        yield CheckWarning(
+            f"{task.name} is declared with on_lost='kill' and lock={alias!r}, whose leases end by no clock: delay() "
+            "is refused.",
+            hint="Name another strategy, or on_lost='interrupt'.",
+            obj=task.name,
+            id="aegis.scheduler.W006",
+        )
+    limit = task.time_limit or current_app.conf.task_time_limit
+    ttl = task.exclusive_ttl or backend.ttl
+    if not backend.renewable and backend.exclusive and limit and limit >= ttl:
+        yield CheckWarning(
+            f"{task.name} is declared with lock={alias!r}, whose window of {ttl:g} s is not renewed, and a hard time "
+            f"limit of {limit:g} s: a body started by delay() may be overlapped.",
+            hint="Raise its ttl above the limit, or lower time_limit.",
+            obj=task.name,
+            id="aegis.scheduler.W007",
+        )

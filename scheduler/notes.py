@@ -27,7 +27,7 @@ def notes(schedule: Schedule, at: datetime) -> list[str]:
         found.append(schedule.broken_reason)
     if schedule.is_paused(at):
         found.append(_pause(schedule))
-    if _is_starved(schedule):
+    if is_starved(schedule):
         found.append(REMEDY)
     if is_far_away(schedule, at):
         found.append(
@@ -55,6 +55,7 @@ def _pause(schedule: Schedule) -> str:
     return f"Paused{by} {until}: {schedule.pause_reason or 'no reason given'}"
 
 
-def _is_starved(schedule: Schedule) -> bool:
+def is_starved(schedule: Schedule) -> bool:
+    """Whether a schedule of ``noted`` was refused each of the last times."""
     last = getattr(schedule, "last_outcomes", [])
     return schedule.overlap == Overlap.SKIP and last == [TickOutcome.PREVENTED] * IN_A_ROW

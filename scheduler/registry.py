@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import threading
+
 from celery import current_app
 
 from scheduler.task import ExclusiveTask
 
 
+class _Import(threading.local):
+    """Of this thread. Celery runs the system checks while it imports, and a check asks for the tasks."""
+
+    running = False
+
+
+_import = _Import()
+_imported: set[int] = set()  # of which Celery apps, by id; one import each is enough
+
+
 def exclusive_tasks() -> dict[str, ExclusiveTask]:
-    """Name -> task of everything declared with ``@exclusive_task`` in the installed apps."""
-    current_app.loader.import_default_modules()
-    current_app.finalize(auto=True)
-    found = {name: task for name, task in current_app.tasks.items() if isinstance(task, ExclusiveTask)}
+    """Name -> task of everything declared with ``@exclusive_task`` in the installed apps.
+
+    Raises what the import of a task's module raises. Asked in the middle of that import: those known so far.
+    """
+    app = current_app._get_current_object()
+    if id(app) not in _imported and not _import.running:
+        _import.running = True
+        try:
+            app.loader.import_default_modules()
+        finally:
+            _import.running = False
+        _imported.add(id(app))
+    app.finalize(auto=True)
+    found = {name: task for name, task in app.tasks.items() if isinstance(task, ExclusiveTask)}
     return dict(sorted(found.items()))

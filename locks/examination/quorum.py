@@ -26,9 +26,9 @@ def judge(alias: str, nodes: Sequence[RedisFacts], quarantine: float) -> Iterato
     awake = [node for node in nodes if node.silence is None]
     yield _count(alias, nodes)
     yield _reach(alias, nodes, awake)
-    yield _servers(alias, awake)
     yield _hosts(alias, nodes)
     if awake:
+        yield _servers(alias, awake)
         yield _votes(alias, nodes, awake, quarantine)
         yield _clocks(alias, awake)
     for node in awake:
