@@ -129,34 +129,41 @@ def check_beat(**kwargs: Any) -> list[CheckMessage]:
 
 def check_broker(**kwargs: Any) -> list[CheckMessage]:
     """How Celery reads what was set for the broker. Opens no connection."""
-    found: list[CheckMessage] = []
-    seen = visibility.effective()
-    if seen.value is not None and seen.seconds is None:
-        found.append(
+    try:
+        return [*_visibility(visibility.effective()), *_time_outs()]
+    except Exception as trouble:  # whatever the making of a connection raises
+        return [
             Error(
-                f"The broker's visibility time-out is {seen.value!r}: workers cannot calculate with it.",
-                hint=f"Give {visibility.right_place()} a number of seconds above zero.",
-                id="aegis.scheduler.E008",
+                f"The broker's URL cannot be used: {_one_line(trouble)}.",
+                hint="Correct it; options stand in the transport options, never in the URL.",
+                id="aegis.scheduler.E010",
             )
+        ]
+
+
+def _visibility(seen: visibility.Visibility) -> Iterator[CheckMessage]:
+    if seen.value is not None and seen.seconds is None:
+        yield Error(
+            f"The broker's visibility time-out is {seen.value!r}: workers cannot calculate with it.",
+            hint=f"Give {visibility.right_place()} a number of seconds above zero.",
+            id="aegis.scheduler.E008",
         )
     if seen.misplaced:
-        found.append(
-            CheckWarning(
-                f"{'; '.join(seen.misplaced)}: nothing reads that, the visibility time-out is {seen.value} s.",
-                hint=f"Set {visibility.right_place()}, and remove the other.",
-                id="aegis.scheduler.W002",
-            )
+        yield CheckWarning(
+            f"{'; '.join(seen.misplaced)}: nothing reads that, the visibility time-out is {seen.value} s.",
+            hint=f"Set {visibility.right_place()}, and remove the other.",
+            id="aegis.scheduler.W002",
         )
+
+
+def _time_outs() -> Iterator[CheckMessage]:
     options = current_app.conf.broker_transport_options or {}
     if current_app.connection_for_write().transport_cls in REDIS and not options.get(LONGEST_WAIT):
-        found.append(
-            CheckWarning(
-                "The broker has no socket_timeout: one that swallows packets holds up a beat.",
-                hint=f"Set {visibility.setting()} = {{'socket_connect_timeout': 3, 'socket_timeout': 3}}.",
-                id="aegis.scheduler.W003",
-            )
+        yield CheckWarning(
+            "The broker has no socket_timeout: one that swallows packets holds up a beat.",
+            hint=f"Set {visibility.setting()} = {{'socket_connect_timeout': 3, 'socket_timeout': 3}}.",
+            id="aegis.scheduler.W003",
         )
-    return found
 
 
 def check_tasks(**kwargs: Any) -> list[CheckMessage]:
@@ -164,15 +171,18 @@ def check_tasks(**kwargs: Any) -> list[CheckMessage]:
     try:
         tasks = exclusive_tasks()
     except Exception as trouble:  # whatever a project's module raises
-        said = storable((describe(trouble).splitlines() or [""])[0], 200)
         return [
             Error(
-                f"The tasks cannot be imported: {said}.",
+                f"The tasks cannot be imported: {_one_line(trouble)}.",
                 hint="Correct the module; a worker would not start either.",
                 id="aegis.scheduler.E009",
             )
         ]
     return [message for task in tasks.values() for message in _of_task(task)]
+
+
+def _one_line(trouble: BaseException) -> str:
+    return storable((describe(trouble).splitlines() or [""])[0], 200).rstrip(".")
 
 
 def _of_task(task: ExclusiveTask) -> Iterator[CheckMessage]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from celery import current_app
 from django.conf import settings
@@ -37,7 +36,10 @@ class Visibility:
 
 
 def effective() -> Visibility:
-    """As a worker of this project would read it: from the connection that Celery makes, which is not opened."""
+    """As a worker of this project would read it: from the connection that Celery makes, which is not opened.
+
+    Raises what Celery raises for a broker's URL that it cannot use.
+    """
     connection = current_app.connection_for_read()
     channel = getattr(connection.get_transport_cls(), "Channel", None)
     default = getattr(channel, KEY, None) or getattr(channel, f"default_{KEY}", None)
@@ -72,12 +74,8 @@ def _misplaced(value: Any) -> Iterator[str]:
     conf = current_app.conf
     yield from _differing("app.conf.visibility_timeout", getattr(conf, KEY, None), value)
     for name in ("result_backend_transport_options", "broker_transport_options"):
-        yield from _in_options(f"app.conf.{name}", conf.get(name), value, read=name.startswith("broker"))
-    url = conf.broker_read_url or conf.broker_url
-    if isinstance(url, str):
-        for name, given in parse_qsl(urlsplit(url).query):
-            if _SPELT.fullmatch(name):
-                yield from _differing(f"the broker's URL, {name}", given, value)
+        if conf.get(name) != getattr(settings, f"{_prefix()}{name.upper()}", None):  # set elsewhere than there
+            yield from _in_options(f"app.conf.{name}", conf.get(name), value, read=name.startswith("broker"))
 
 
 def _in_setting(name: str, found: Any, value: Any, *, read: bool) -> Iterator[str]:
