@@ -13,7 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 NAME_PATTERN = r"^[a-z0-9._:-]{1,200}$"
-"""What a lock name may look like. The same pattern is a CHECK constraint on every table that stores one."""
+"""What a lock name may look like. Each table that stores one has a CHECK constraint for the same characters."""
 
 MAX_TTL = 30 * 24 * 3600.0
 """Longest time to live, in seconds. Leases are renewed: a longer one is a mistake in units."""

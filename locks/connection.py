@@ -6,12 +6,13 @@ transaction ends and is undone when it rolls back; Celery closes Django's connec
 that every run would pay for reconnecting; and an interrupted body can leave that connection unusable just
 when its outcome must be recorded.
 
-The connection is made on first use (so after a fork) from ``connections[alias].get_connection_params()``,
-which means that the name of the test database and ``OPTIONS`` are honoured. Every statement is bounded
-three times: the server gives up waiting for a row lock after ``LOCK_TIMEOUT``, gives up the statement after
-``STATEMENT_TIMEOUT``, and the client stops waiting for an answer after ``timeout``. Nothing is ever sent
-twice from here: after an error the caller does not know whether the statement ran, and only the caller
+The connection is made on first use (so after a fork). Every wait on it is bounded, see ``bounded``. Nothing is
+ever sent twice from here: after an error the caller does not know whether the statement ran, and only the caller
 knows whether sending it again is harmless.
+
+A statement that comes again and again is prepared, which saves the server parsing and planning it: more than half
+of the time that a lease costs. Only where the connection is known to be a session of its own, see ``pooling``.
+``OPTIONS["prepare_threshold"]`` of the database, if given, is obeyed instead; ``None`` there prepares nothing.
 
 Behind PgBouncer add ``options`` to its ``ignore_startup_parameters``; the server's own time-outs then do
 not apply.
@@ -20,7 +21,6 @@ not apply.
 from __future__ import annotations
 
 import os
-import select
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -28,30 +28,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
-from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from .clock import boottime
+from . import pooling
+from .bounded import STATEMENT_TIMEOUT, BoundedConnection, NoAnswer, NotReplicated, Rows, connect
 
-LOCK_TIMEOUT = 1.0  # seconds a statement waits for a row lock
-STATEMENT_TIMEOUT = 3.0  # seconds a statement may take on the server
+__all__ = [
+    "ANSWER_TIMEOUT", "STATEMENT_TIMEOUT", "BoundedConnection", "NoAnswer", "NotReplicated", "Rows",
+    "close_all", "connect", "execute", "is_routed", "routed_to_django",
+]  # fmt: skip
+
 ANSWER_TIMEOUT = 5.0  # seconds the client waits for the answer, when the caller sets no other bound
-CONNECT_TIMEOUT = 3  # whole seconds, as libpq counts them
-_POLL = 0.05  # seconds between two looks at the clock while waiting for an answer
-
-SESSION = {
-    "lock_timeout": f"{int(LOCK_TIMEOUT * 1000)}",
-    "statement_timeout": f"{int(STATEMENT_TIMEOUT * 1000)}",
-    "synchronous_commit": "on",
-    "default_transaction_isolation": "read\\ committed",
-}
-"""Settings sent with the start-up message, so that they cost no round trip and survive ``RESET ALL``.
-
-``synchronous_commit=on``: without it a crash of the server can forget a grant *and issue its token again*.
-"""
+PREPARE_AFTER = 5  # times that a statement was sent on a connection; the library's own choice
 
 _CLIENT: dict[str, Any] = {
     "application_name": "aegis",
@@ -62,57 +52,15 @@ _CLIENT: dict[str, Any] = {
     "tcp_user_timeout": int(ANSWER_TIMEOUT * 1000),
 }
 
-Rows = list[tuple[Any, ...]]
+_IDLE = TransactionStatus.IDLE
 
-
-class NoAnswer(psycopg.OperationalError):
-    """The server did not answer in time. The statement may have run."""
-
-
-class NotReplicated(psycopg.OperationalError):
-    """The server warned about the statement, which it does when it gave up waiting for its standby.
-
-    Such a commit stands on this server and is lost with it: a grant that a failover may forget is none.
-    """
-
-
-class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A psycopg connection that stops waiting at ``give_up_at`` (boottime seconds) instead of waiting for
-    ever.
-
-    ``statement_timeout`` cannot do this alone: it needs a server that is alive and reachable.
-    """
-
-    give_up_at: float | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.warnings: list[str] = []
-        self.add_notice_handler(self._heed)
-
-    def _heed(self, notice: psycopg.errors.Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
-            self.warnings.append(notice.message_primary or "warning without a text")
-
-    def wait(self, gen: PQGen[RV], interval: float = _POLL, timeout: float | None = None) -> RV:
-        if self.give_up_at is not None:
-            gen = _until(self.give_up_at, gen)
-        more = {} if timeout is None else {"timeout": timeout}  # which psycopg knows since 3.3
-        return super().wait(gen, interval=min(interval, _POLL), **more)
-
-
-def _until(give_up_at: float, gen: PQGen[RV]) -> PQGen[RV]:
-    """Drive psycopg's generator ``gen``; raise ``NoAnswer`` once the clock has passed ``give_up_at``."""
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and boottime() >= give_up_at:
-                raise NoAnswer("the database did not answer in time")
-            wanted = gen.send(ready)
-    except StopIteration as done:
-        result: RV = done.value
-        return result
+# The server knows before it carries anything out that a prepared statement is missing, is not ours, or gives other
+# columns than before a migration. The next call finds a new connection.
+_UNPREPARED = (
+    psycopg.errors.InvalidSqlStatementName,
+    psycopg.errors.DuplicatePreparedStatement,
+    psycopg.errors.FeatureNotSupported,
+)
 
 
 class _Slot:
@@ -126,31 +74,44 @@ class _Slot:
 
     def execute(self, sql: str, params: Mapping[str, Any] | None, timeout: float) -> Rows:
         with self.lock:
-            connection = self._live()
-            connection.give_up_at = boottime() + timeout
-            connection.warnings.clear()
+            connection = self.connection
+            if connection is None or connection.has_gone():
+                connection = self._connect(timeout)
             try:
-                cursor = connection.execute(sql, params)
-                rows = cursor.fetchall() if cursor.description else []
-                if connection.warnings:
-                    raise NotReplicated("; ".join(connection.warnings))
-                return rows
+                return connection.run(sql, params, timeout=timeout)
+            except _UNPREPARED as error:
+                self._drop()
+                if not isinstance(error, psycopg.errors.FeatureNotSupported):
+                    pooling.never_prepare(self.using)
+                raise
             finally:
                 # Also after an exception of ours raised by a signal handler in the middle of the exchange: a
                 # connection that is not idle cannot be used again.
-                if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
+                if connection.pgconn.transaction_status != _IDLE:
                     self._drop()
 
     def close(self) -> None:
         with self.lock:
             self._drop()
 
-    def _live(self) -> BoundedConnection:
-        if self.connection is not None and _has_gone(self.connection):
-            self._drop()
-        if self.connection is None:
-            self.connection = connect(self.using, **_CLIENT)
-        return self.connection
+    def _connect(self, timeout: float) -> BoundedConnection:
+        self._drop()
+        connection = self.connection = connect(self.using, **_CLIENT)
+        if "prepare_threshold" not in connections[self.using].settings_dict["OPTIONS"]:
+            try:
+                connection.prepare_threshold = PREPARE_AFTER if self._may_prepare(connection, timeout) else None
+            except BaseException:
+                self._drop()
+                raise
+        return connection
+
+    def _may_prepare(self, connection: BoundedConnection, timeout: float) -> bool:
+        try:
+            return pooling.may_prepare(connection, self.using, timeout)
+        except psycopg.Error:
+            if connection.pgconn.transaction_status != _IDLE:
+                raise
+            return False  # another connection could not be made: then it is not known
 
     def _drop(self) -> None:
         connection, self.connection = self.connection, None
@@ -160,39 +121,6 @@ class _Slot:
     def __del__(self) -> None:  # the thread has ended
         if self.connection is not None and self.pid == os.getpid():
             self.connection.close()
-
-
-def _has_gone(connection: BoundedConnection) -> bool:
-    """Whether the server has hung up while the connection was idle.
-
-    An idle connection has nothing to read, unless the server said good-bye. Seen before anything is sent,
-    this needs no retry: after a restart of the database the first statement simply goes to a new
-    connection.
-    """
-    if connection.closed:
-        return True
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: Any) -> BoundedConnection:
-    """A new connection to the Django database ``using``, which nothing but the caller knows of.
-
-    ``settings`` are added to the session's own (see ``SESSION``), ``ours`` are parameters of libpq and psycopg;
-    ``OPTIONS`` of the database go before them. Raises ``psycopg.OperationalError``, and ``ImproperlyConfigured``
-    if the database is no PostgreSQL.
-    """
-    wrapper = connections[using]
-    if wrapper.vendor != "postgresql":
-        raise ImproperlyConfigured(
-            f"DATABASES[{using!r}]['ENGINE'] is {wrapper.vendor!r}: locks in a database need PostgreSQL."
-        )
-    params: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT, **ours, **wrapper.get_connection_params()}
-    params.pop("cursor_factory", None)
-    session = " ".join(f"-c {name}={value}" for name, value in {**SESSION, **(settings or {})}.items())
-    params["options"] = f"{params.get('options', '')} {session}".strip()
-    return BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
 
 
 class _Slots(threading.local):

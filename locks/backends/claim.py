@@ -7,25 +7,26 @@ from typing import ClassVar
 from ..base import Lease
 from .rows import RowBackend
 
-# In:  name, lease_id, holder, ttl (the claim window, in seconds).
-# Out: one row (granted, version); the second branch is for a name whose window another holds open. No row:
-# never used. Idempotent: the same id gets the same version again and its window stays where it was.
+# In:  name, lease_id, holder, ttl (the claim window, in seconds). Out: one row (version) if it was granted.
+# Idempotent: the same id gets the same version again and its window stays where it was.
 ACQUIRE = """
-WITH got AS (
-    UPDATE aegis_locks_claim SET
-        version     = CASE WHEN lease_id = %(lease_id)s THEN version
-                           ELSE greatest(version + 1, aegis_locks_next_token()) END,
-        acquired_at = CASE WHEN lease_id = %(lease_id)s THEN acquired_at ELSE clock_timestamp() END,
-        closes_at   = CASE WHEN lease_id = %(lease_id)s THEN closes_at
-                           ELSE clock_timestamp() + make_interval(secs => %(ttl)s) END,
-        holder      = %(holder)s,
-        lease_id    = %(lease_id)s
-    WHERE name = %(name)s
-      AND (lease_id IS NULL OR lease_id = %(lease_id)s OR closes_at <= clock_timestamp())
-    RETURNING version)
-SELECT true, version FROM got
-UNION ALL
-SELECT false, version FROM aegis_locks_claim WHERE name = %(name)s AND NOT EXISTS (SELECT FROM got)
+UPDATE aegis_locks_claim SET
+    version     = CASE WHEN lease_id = %(lease_id)s THEN version
+                       ELSE greatest(version + 1, aegis_locks_next_token()) END,
+    acquired_at = CASE WHEN lease_id = %(lease_id)s THEN acquired_at ELSE clock_timestamp() END,
+    closes_at   = CASE WHEN lease_id = %(lease_id)s THEN closes_at
+                       ELSE clock_timestamp() + make_interval(secs => %(ttl)s) END,
+    holder      = %(holder)s,
+    lease_id    = %(lease_id)s
+WHERE name = %(name)s
+  AND (lease_id IS NULL OR lease_id = %(lease_id)s OR closes_at <= clock_timestamp())
+RETURNING version
+"""
+
+# In: name, lease_id. Out: whether another holds its window open; no row: the name was never used.
+HELD = """
+SELECT coalesce(lease_id <> %(lease_id)s, false) AND closes_at > clock_timestamp()
+FROM aegis_locks_claim WHERE name = %(name)s
 """
 
 # In: name. Two sessions may seed at once; either is fine.
@@ -42,7 +43,7 @@ WHERE name = %(name)s AND version = %(number)s AND lease_id = %(lease_id)s
 RELEASE = """
 UPDATE aegis_locks_claim SET lease_id = NULL, closes_at = 'epoch'
 WHERE name = %(name)s AND lease_id = %(lease_id)s AND (%(number)s::bigint IS NULL OR version = %(number)s)
-RETURNING version
+RETURNING true
 """
 
 _SHOW = """
@@ -65,6 +66,7 @@ class OptimisticClaimBackend(RowBackend):
     verifies: ClassVar[bool] = True
     trust_window: ClassVar[bool] = False
     acquire_sql: ClassVar[str] = ACQUIRE
+    held_sql: ClassVar[str] = HELD
     seed_sql: ClassVar[str] = SEED
     release_sql: ClassVar[str] = RELEASE
     inspect_sql: ClassVar[str] = _SHOW + "AND name = %(name)s"

@@ -18,6 +18,7 @@ from redis.retry import Retry
 from ..base import LeaseInfo
 from .params import ParamsValidator
 from .scripts import Script
+from .wires import Line, Word
 
 DEFAULT_PREFIX = "aegis"
 _SCHEMES = ("redis", "rediss", "unix")
@@ -28,7 +29,7 @@ class _Clients:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.known: dict[tuple[str, float], redis.Redis] = {}
+        self.lines: dict[tuple[str, float], Line] = {}
 
 
 _clients = _Clients()
@@ -44,37 +45,59 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def client_for(url: str, timeout: float) -> redis.Redis:
-    """This process's client for ``url``: thread-safe, made on first use, with all its waits bounded by
-    ``timeout``.
+def line_to(url: str, timeout: float) -> Line:
+    """This process's wires to ``url``, with all their waits bounded by ``timeout`` seconds.
 
     Retries are off. The library's default of several with a pause would let one acquire outlive its ttl,
     and only the caller knows under which lease id an unknown outcome may be asked for again.
     """
-    with _clients.lock:
-        client = _clients.known.get((url, timeout))
-        if client is None:
-            client = _clients.known[url, timeout] = redis.Redis.from_url(
-                url,
-                socket_timeout=timeout,
-                socket_connect_timeout=timeout,
-                retry=Retry(NoBackoff(), 0),
-                protocol=2,  # needs no greeting: one exchange less on a new connection
-            )
-        return client
+    line = _clients.lines.get((url, timeout))
+    if line is None:
+        with _clients.lock:
+            line = _clients.lines.setdefault((url, timeout), Line(_new_client(url, timeout)))
+    return line
 
 
-def disconnect(client: redis.Redis) -> None:
+def client_for(url: str, timeout: float) -> redis.Redis:
+    """This process's client for ``url``, for all that is no exchange of the locks: thread-safe, bounded in the same
+    way.
+    """
+    return line_to(url, timeout).client
+
+
+def _new_client(url: str, timeout: float) -> redis.Redis:
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,  # needs no greeting: one exchange less on a new connection
+    )
+
+
+def disconnect(url: str, timeout: float) -> None:
     """Close the connections that no thread is using at the moment."""
-    client.connection_pool.disconnect(inuse_connections=False)
+    line = line_to(url, timeout)
+    line.close()
+    line.client.connection_pool.disconnect(inuse_connections=False)
 
 
-def run(client: redis.Redis, script: Script, keys: Sequence[str], args: Sequence[str | int] = ()) -> Any:
+def run(line: Line, script: Script, keys: Sequence[str], args: Sequence[Word] = ()) -> Any:
     """Run ``script``. Sent in full only to a server that has not seen it, and so cannot have run it."""
     try:
-        return client.evalsha(script.sha, len(keys), *keys, *args)
+        return line.exchange(by_digest(script, keys, args))
     except NoScriptError:
-        return client.eval(script.source, len(keys), *keys, *args)
+        return line.exchange(in_full(script, keys, args))
+
+
+def by_digest(script: Script, keys: Sequence[str], args: Sequence[Word]) -> list[Word]:
+    """The command that runs a script which the server has seen."""
+    return ["EVALSHA", script.sha, len(keys), *keys, *args]
+
+
+def in_full(script: Script, keys: Sequence[str], args: Sequence[Word]) -> list[Word]:
+    """The command that runs a script and lets the server remember it."""
+    return ["EVAL", script.source, len(keys), *keys, *args]
 
 
 def parse_value(value: bytes) -> tuple[UUID, str, datetime, str]:

@@ -9,30 +9,29 @@ from ..base import Lease
 from .params import ParamsValidator
 from .rows import LeaseRowParams, RowBackend
 
-# In:  name, lease_id, holder, ttl and lock_delay in seconds.
-# Out: one row (granted, token, seconds left); the second branch is for a name held by another and reads the
-# state      from before this statement, so its last column is for display only. No row: the name was never
-# used. Idempotent: for the id that holds it already, token and acquired_at stay and the end never moves
-# back.
+# In:  name, lease_id, holder, ttl and lock_delay in seconds. Out: one row (token) if it was granted. Idempotent: for
+# the id that holds it already, token and acquired_at stay and the end never moves back.
 ACQUIRE = """
-WITH got AS (
-    UPDATE aegis_locks_lease SET
-        token       = CASE WHEN lease_id = %(lease_id)s AND expires_at > clock_timestamp()
-                           THEN token ELSE greatest(token + 1, aegis_locks_next_token()) END,
-        acquired_at = CASE WHEN lease_id = %(lease_id)s AND expires_at > clock_timestamp()
-                           THEN acquired_at ELSE clock_timestamp() END,
-        holder      = %(holder)s,
-        lease_id    = %(lease_id)s,
-        expires_at  = GREATEST(CASE WHEN lease_id = %(lease_id)s THEN expires_at END,
-                               clock_timestamp() + make_interval(secs => %(ttl)s))
-    WHERE name = %(name)s
-      AND (lease_id = %(lease_id)s
-           OR expires_at + make_interval(secs => %(lock_delay)s) <= clock_timestamp())
-    RETURNING token, expires_at)
-SELECT true, token, extract(epoch FROM expires_at - clock_timestamp()) FROM got
-UNION ALL
-SELECT false, token, extract(epoch FROM expires_at - clock_timestamp()) FROM aegis_locks_lease
-WHERE name = %(name)s AND NOT EXISTS (SELECT FROM got)
+UPDATE aegis_locks_lease SET
+    token       = CASE WHEN lease_id = %(lease_id)s AND expires_at > clock_timestamp()
+                       THEN token ELSE greatest(token + 1, aegis_locks_next_token()) END,
+    acquired_at = CASE WHEN lease_id = %(lease_id)s AND expires_at > clock_timestamp()
+                       THEN acquired_at ELSE clock_timestamp() END,
+    holder      = %(holder)s,
+    lease_id    = %(lease_id)s,
+    expires_at  = GREATEST(CASE WHEN lease_id = %(lease_id)s THEN expires_at END,
+                           clock_timestamp() + make_interval(secs => %(ttl)s))
+WHERE name = %(name)s
+  AND (lease_id = %(lease_id)s
+       OR expires_at + make_interval(secs => %(lock_delay)s) <= clock_timestamp())
+RETURNING token
+"""
+
+# In: name, lease_id, lock_delay. Out: whether another holds the name; no row: it was never used.
+HELD = """
+SELECT lease_id IS DISTINCT FROM %(lease_id)s
+       AND expires_at + make_interval(secs => %(lock_delay)s) > clock_timestamp()
+FROM aegis_locks_lease WHERE name = %(name)s
 """
 
 # In: name. Two sessions may seed at once; either is fine.
@@ -52,7 +51,7 @@ RETURNING true
 RELEASE = """
 UPDATE aegis_locks_lease SET lease_id = NULL, expires_at = 'epoch'
 WHERE name = %(name)s AND lease_id = %(lease_id)s AND (%(number)s::bigint IS NULL OR token = %(number)s)
-RETURNING expires_at
+RETURNING true
 """
 
 _SHOW = """
@@ -72,6 +71,7 @@ class DatabaseLeaseBackend(RowBackend):
 
     params_validator: ClassVar[type[ParamsValidator]] = LeaseRowParams
     acquire_sql: ClassVar[str] = ACQUIRE
+    held_sql: ClassVar[str] = HELD
     seed_sql: ClassVar[str] = SEED
     release_sql: ClassVar[str] = RELEASE
     inspect_sql: ClassVar[str] = _SHOW + "AND name = %(name)s"

@@ -6,17 +6,19 @@ import heapq
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from ..clock import boottime
-from .clients import client_for, disconnect, run, server_of
+from .clients import by_digest, disconnect, in_full, line_to, run, server_of
+from .question import Question, Said
 from .scripts import RELEASE, Script
+from .wires import Line, Word
 
 _THREADS = 32  # upper bound per process; they are started as they are needed
 _FIRST_RETRY = 0.5  # seconds until a node that was silent is told again; doubles up to ...
@@ -40,46 +42,83 @@ class Node:
     timeout: float
 
     @property
+    def line(self) -> Line:
+        return line_to(self.url, self.timeout)
+
+    @property
     def client(self) -> redis.Redis:
-        return client_for(self.url, self.timeout)
+        return self.line.client
 
     def __repr__(self) -> str:
         return f"<Node {server_of(self.url)}>"  # the URL may hold a password
 
     def ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Answer:
         try:
-            return Answer(self, run(self.client, script, keys, args))
+            return Answer(self, run(self.line, script, keys, args))
         except RedisError as error:
-            return Answer(self, silence=f"{server_of(self.url)}: {type(error).__name__}")
+            return self.answer(error)
+
+    def exchange(self, words: Sequence[Word]) -> Said:
+        """What the node says to one command."""
+        try:
+            return self.line.exchange(words)
+        except RedisError as error:
+            return error
 
     def keys(self, pattern: str) -> Answer:
         """The keys that match ``pattern``, as a list."""
         try:
             return Answer(self, list(self.client.scan_iter(pattern)))
         except RedisError as error:
-            return Answer(self, silence=f"{server_of(self.url)}: {type(error).__name__}")
+            return self.answer(error)
+
+    def answer(self, said: Said) -> Answer:
+        if isinstance(said, RedisError):
+            return Answer(self, silence=f"{server_of(self.url)}: {type(said).__name__}")
+        return Answer(self, said)
 
     def disconnect(self) -> None:
-        disconnect(self.client)
+        disconnect(self.url, self.timeout)
 
 
 def ask_all(nodes: Sequence[Node], script: Script, keys: Sequence[str], args: Sequence[Any]) -> list[Answer]:
     """Ask every node at the same time; a node that does not answer within its time-out counts as silent.
 
-    In parallel, because each silent node would otherwise take its time-out out of the lease's validity. All
+    At the same time, because each silent node would otherwise take its time-out out of the lease's validity. All
     answers are waited for, also when a majority is known: an early return would leave votes on their way
     that arrive after the release and then stay until their ttl.
     """
-    pool = _process.pool()
-    futures = {pool.submit(node.ask, script, keys, args): node for node in nodes}
-    done, late = wait(futures, timeout=_patience(nodes))
-    answers = [future.result() for future in done]
-    return answers + [Answer(futures[f], silence=f"{server_of(futures[f].url)}: too late") for f in late]
+    answers: list[Answer] = []
+    unseen: list[Node] = []
+    for node, said in _exchange(nodes, by_digest(script, keys, args)):
+        if isinstance(said, NoScriptError):
+            unseen.append(node)
+        else:
+            answers.append(node.answer(said))
+    if unseen:  # these have not run it
+        answers += [node.answer(said) for node, said in _exchange(unseen, in_full(script, keys, args))]
+    return answers
+
+
+def _exchange(nodes: Sequence[Node], words: Sequence[Word]) -> Iterator[tuple[Node, Said]]:
+    """What each node says. Those to which a wire is open are asked by this thread, one after the other and without
+    waiting in between; for each of the others a thread connects first, so that one dead node holds up nobody.
+    """
+    if not nodes:
+        return
+    with Question(words) as question:
+        strangers = [node for node in nodes if not question.put(node, node.line)]
+        ends = boottime() + _patience(nodes)
+        futures = {_process.pool().submit(node.exchange, words): node for node in strangers}
+        yield from question.answers(max(node.timeout for node in nodes))  # type: ignore[misc]
+    done, late = wait(futures, timeout=ends - boottime())
+    yield from ((futures[future], future.result()) for future in done)
+    yield from ((futures[future], redis.TimeoutError("no thread was free in time")) for future in late)
 
 
 def _patience(nodes: Sequence[Node]) -> float:
     """Seconds for all: one time-out to connect, one to be answered, and something for a busy machine."""
-    return 2 * max((node.timeout for node in nodes), default=0.0) + 0.05
+    return 2 * max(node.timeout for node in nodes) + 0.05
 
 
 def owe_release(node: Node, key: str, starts_with: str, ttl: float) -> None:

@@ -23,6 +23,7 @@ from .clients import (
     counter_key,
     disconnect,
     info_from,
+    line_to,
     lock_key,
     name_from_key,
     run,
@@ -78,7 +79,7 @@ class RedisLockBackend(BaseLockBackend):
         return of_redis.examine(self.alias, client_for(self.url, PATIENCE), server_of(self.url), self.prefix)
 
     def close(self) -> None:
-        disconnect(self.client)
+        disconnect(self.url, self.timeout)
 
     def _acquire(self, name: str, ttl: float, lease_id: UUID, holder: str) -> Grant | None:
         keys = [lock_key(self.prefix, name), counter_key(self.prefix, name)]
@@ -96,7 +97,7 @@ class RedisLockBackend(BaseLockBackend):
         self, action: str, name: str, script: scripts.Script, keys: Sequence[str], args: Sequence[Any] = ()
     ) -> Any:
         try:
-            return run(self.client, script, keys, args)
+            return run(line_to(self.url, self.timeout), script, keys, args)
         except RedisError as error:
             raise self._doubt(action, name, error) from error
 

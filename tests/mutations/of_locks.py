@@ -91,8 +91,8 @@ OF_LOCKS = [
     Mutation(
         "no row is busy",
         "locks/backends/rows.py",
-        r"if not rows:\n +self\._execute\(\"seed\"",
-        'if not rows:\n            return None\n            self._execute("seed"',
+        r"if not held:\n",
+        "if not held:\n                return None\n",
         (DATABASE_CONTRACT + "test_a_name_without_a_row_is_seeded_never_busy",),
     ),
     Mutation(

@@ -127,8 +127,8 @@ OF_SESSIONS = [
     ),
     Mutation(
         "the number that was announced is believed",
-        "locks/backends/sessions_probe.py",
-        r"if row\[0\] == session\.pid or .*?:\n",
+        "locks/pooling.py",
+        r"if others == announced or .*?:\n",
         "if False:\n",
         of_both("test_transaction_pooling_is_refused_with_the_remedy[servers-number]"),
     ),
