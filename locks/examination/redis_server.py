@@ -135,7 +135,7 @@ def _rights(client: redis.Redis, prefix: str) -> tuple[list[str], str | None]:
         except NoPermissionError as error:
             denied.append(f"{name} on {prefix}:*" if "key" in str(error).lower() else name)
         except ResponseError as error:  # read-only, out of memory, cannot save
-            refusal = f"{name}: {type(error).__name__}"
+            refusal = refusal or f"{name}: {type(error).__name__}"
     return list(dict.fromkeys(denied)), refusal
 
 
