@@ -18,7 +18,7 @@ compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 .SILENT:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-contract test-concurrency bench-locks bench-takeover lint format type check wheel try-wheel up down clean
+.PHONY: help venv demo test test-contract test-mutations test-concurrency bench-locks bench-takeover lint format type check wheel try-wheel up down clean
 
 help:  ## List the targets
 	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ test: $(stamp)  ## Run all tests on real services (ARGS="-k name")
 
 test-contract: $(stamp)  ## Run the contract that every lock backend keeps
 	$(bin)/python -m pytest tests/contract $(ARGS)
+
+test-mutations: $(stamp)  ## Try every known mistake (half an hour); `make test` tries a sample
+	AEGIS_MUTATIONS=all $(bin)/python -m pytest -n 2 --dist worksteal tests/mutations $(ARGS)
 
 test-concurrency: $(stamp)  ## Run the tests with many processes
 	$(bin)/python -m pytest tests/concurrency $(ARGS)

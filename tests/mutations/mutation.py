@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutation:
-    """Replace ``old`` (a regular expression) by ``new`` in ``file``; then each of ``caught_by`` must fail."""
+    """Replace ``old`` (a regular expression) by ``new`` in ``file``; then each of ``caught_by`` must fail.
+
+    ``never_left_out``: tried also where only a sample is.
+    """
 
     mistake: str
     file: str
     old: str
     new: str
     caught_by: tuple[str, ...]
+    never_left_out: bool = False

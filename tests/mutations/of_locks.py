@@ -21,6 +21,7 @@ OF_LOCKS = [
             REDIS_CONTRACT + "test_force_release_compares",
             REDLOCK_CONTRACT + "test_stale_release_does_not_free_the_next_holder",
         ),
+        never_left_out=True,
     ),
     Mutation(
         "now() for clock_timestamp() in a lease",
@@ -31,6 +32,7 @@ OF_LOCKS = [
             DATABASE_CONTRACT + "test_end_is_counted_from_after_the_wait_for_a_row_lock",
             DATABASE_CONTRACT + "test_renewal_that_waited_beyond_the_end_revives_nothing",
         ),
+        never_left_out=True,
     ),
     Mutation(
         "statement_timestamp() for clock_timestamp() in a claim",
@@ -49,6 +51,7 @@ OF_LOCKS = [
             for contract in (DATABASE_CONTRACT, OPTIMISTIC_CONTRACT, REDIS_CONTRACT, REDLOCK_CONTRACT)
             for test in ("test_each_acquisition_has_a_fresh_random_id", "test_second_acquire_returns_none")
         ),
+        never_left_out=True,
     ),
     Mutation(
         "a lease id of host and process with a counter",
@@ -66,6 +69,7 @@ OF_LOCKS = [
             DATABASE_CONTRACT + "test_late_answer_is_no_grant_and_is_given_back",
             REDIS_CONTRACT + "test_late_answer_is_no_grant_and_is_given_back",
         ),
+        never_left_out=True,
     ),
     Mutation(
         "the deadline of a quorum counted from its votes",
