@@ -40,8 +40,9 @@ def listen_to_broadcast(sender: str, instance: Any, **kwargs: Any) -> None:
 def arrive(sender: Any, **kwargs: Any) -> None:
     def describe() -> Worker:
         pool = type(sender.pool).__module__.rpartition(".")[2]
-        queues = tuple(sorted(sender.app.amqp.queues.consume_from))
-        return Worker(pool=pool, concurrency=sender.controller.concurrency, queues=queues)
+        # A broadcast queue has a name of its own in each process; its alias is what senders know.
+        queues = {queue.alias or queue.name for queue in sender.app.amqp.queues.consume_from.values()}
+        return Worker(pool=pool, concurrency=sender.controller.concurrency, queues=tuple(sorted(queues)))
 
     presence = Presence("worker", sender.hostname, describe)
     presence.stamp_in_background()

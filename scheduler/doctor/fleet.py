@@ -13,8 +13,9 @@ DAY = 86_400.0
 
 # In: forgotten (seconds). Out: by the database's clock.
 _SEEN = """
-SELECT kind, name, host, pid, version, stamp_version, pool, concurrency, queues, clock_offset, clock_error,
-       extract(epoch FROM clock_timestamp() - heartbeat_at)::float8
+SELECT kind, name, host, pid, version, stamp_version, pool, concurrency,
+       CASE WHEN jsonb_typeof(queues) = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(queues)) END,
+       clock_offset, clock_error, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8
 FROM aegis_scheduler_instance
 WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - make_interval(secs => %(forgotten)s::float8)
 ORDER BY kind, name, pid
