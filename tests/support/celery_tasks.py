@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from typing import Any
 
@@ -113,6 +112,11 @@ def skipping_part(context: RunContext) -> str:
     return "part"
 
 
+@exclusive_task(lock="database", lock_name="ways.late", acks_late=True)
+def late_part(context: RunContext, seconds: float = 0.0) -> str:
+    return f"part {nap(context, seconds)}"
+
+
 @exclusive_task(lock="database", lock_name="ways.asking", bind=True, max_retries=2)
 def asking_part(self: ExclusiveTask, context: RunContext) -> str:
     if context.attempt == 1:
@@ -143,8 +147,3 @@ def computing(context: RunContext, seconds: float) -> None:
 @exclusive_task(lock="redis")
 def redis_nap(context: RunContext, seconds: float) -> int:
     return nap(context, seconds)
-
-
-def hog(megabytes: int) -> Any:
-    """Memory that stays."""
-    return ctypes.create_string_buffer(megabytes * 1024 * 1024)
