@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.cli import verbs
 from scheduler.conf import DEFAULTS
+from scheduler.doctor.examination import TOPICS
 from scheduler.states import ExecutionState, TickOutcome, TickState
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -54,3 +55,20 @@ def test_the_states_page_names_every_state() -> None:
 def test_the_command_line_page_names_every_verb() -> None:
     page = (PROJECT / "docs/reference/command-line.md").read_text()
     assert set(FIRST_CELL.findall(page)) - {"verb"} == set(verbs())
+
+
+def test_the_checks_page_names_every_id_and_no_other() -> None:
+    """Ids are written out in the code, but for those of ``backends.params``, which end in the last argument."""
+    sources = [path.read_text() for app in ("locks", "scheduler") for path in (PROJECT / app).rglob("*.py")]
+    known = {found for text in sources for found in re.findall(r'id="(aegis\.\w+\.[EW]\d{3})"', text)}
+    numbers = {int(n) for text in sources for n in re.findall(r"self\.error\(.*, (\d)\)$", text, re.M)}
+    known |= {f"aegis.locks.E{number:03}" for number in numbers}
+    page = (PROJECT / "docs/reference/checks.md").read_text()
+    assert len(numbers) == 7, numbers
+    assert sorted(re.findall(r"^\| `(aegis\.\w+\.[EW]\d{3})`", page, re.M)) == sorted(known)
+
+
+def test_the_checks_page_and_the_doctors_page_are_reached_and_name_every_topic() -> None:
+    page = (PROJECT / "docs/how-to/run-the-doctor.md").read_text()
+    named = re.findall(r"^\*\*(\w+)\*\*:", page, re.M)
+    assert named == [topic for topic in TOPICS if topic != "locks"]
