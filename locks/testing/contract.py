@@ -28,6 +28,7 @@ from django.db import transaction
 from ..backends.base import BaseLockBackend
 from ..base import Lease
 from ..exceptions import LeaseLost, LockUnavailable
+from ..findings import Finding, Level
 from ..handler import lock_backends
 from ..keepalive import keep_alive
 from .clock import FrozenClock, answer_late
@@ -98,6 +99,20 @@ class LockBackendContract:
         """Skip the test if the backend claims ``flag``."""
         if getattr(self.backend, flag):
             pytest.skip(f"{self.alias}: {flag} is true")
+
+    # examination
+
+    def test_an_examination_finds_the_store_healthy_enough_to_run(self, name: str) -> None:
+        """A backend may say nothing. What it says names no key of its own afterwards."""
+        assert self.backend.release(self.acquired(name))
+        assert [f for f in self.backend.examine() if f.level is Level.FAIL] == []
+        assert self.backend.list("aegis.doctor") == []
+
+    def test_an_examination_raises_nothing_of_a_store_that_is_down(self) -> None:
+        with self.store_down() as outage:
+            found = outage.backend.examine()
+        assert all(isinstance(finding, Finding) for finding in found)
+        assert not found or any(finding.level is Level.FAIL for finding in found)
 
     # exclusion
 

@@ -127,6 +127,7 @@ def test_a_user_who_may_ask_info_needs_no_config(services: Services) -> None:
         (("+@all", "~cache:*"), "SET on aegis:*"),
         (("-@all",), "GET, SET, PTTL, PEXPIRE, DEL, TIME, EVALSHA, EVAL, SCAN"),
     ],
+    ids=["one", "scripts", "keys", "all"],
 )
 def test_a_user_without_the_rights_that_scripts_need(services: Services, rules: tuple[str, ...], named: str) -> None:
     with user(services, *rules) as url:

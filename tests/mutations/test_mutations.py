@@ -25,6 +25,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.of_locks import OF_LOCKS
 from tests.mutations.of_loss import OF_LOSS
 from tests.mutations.of_sessions import OF_SESSIONS
+from tests.mutations.of_the_doctor import OF_THE_DOCTOR
 from tests.mutations.of_the_engine import OF_THE_ENGINE
 from tests.mutations.of_the_policies import OF_THE_POLICIES
 
@@ -35,7 +36,7 @@ MIGRATED = "mutations_migrated"  # made anew for each mistake in a migration
 
 pytestmark = pytest.mark.slow
 
-MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_ENGINE, *OF_THE_POLICIES]
+MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_DOCTOR, *OF_THE_ENGINE, *OF_THE_POLICIES]
 
 # One in so many is tried each time, besides those that are never left out.
 SAMPLE = 8

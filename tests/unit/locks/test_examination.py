@@ -61,6 +61,16 @@ def test_the_rights_that_are_missing_are_named_as_acl_setuser_takes_them() -> No
     assert "grant +eval +set." in found.remedy
 
 
+def test_what_cannot_be_looked_at_is_a_warning_and_no_more() -> None:
+    blind = replace(
+        GOOD, role=None, policy=None, appends=None, snapshots=None, version=None, memory_used=None,
+        unread=("INFO", "CONFIG GET"),
+    )  # fmt: skip
+    found = bad(of_redis.judge("redis", blind))
+    assert [finding.level for finding in found] == [Level.WARN] * 3
+    assert all(finding.sentence.startswith("could not look") for finding in found)
+
+
 def nodes(*changes: dict[str, Any], count: int = 3) -> list[RedisFacts]:
     known = [replace(GOOD, server=f"h{n}:6379", run_id=f"a{n}", marker=f"a{n}:ok") for n in range(count)]
     return [replace(node, **changed) for node, changed in zip(known, [*changes, *[{}] * count], strict=False)]
@@ -92,6 +102,12 @@ def test_a_healthy_quorum() -> None:
 def test_a_sick_quorum(facts: list[RedisFacts], level: Level, words: str) -> None:
     told = [(finding.level, finding.sentence) for finding in bad(quorum.judge("redlock", facts, 6.1))]
     assert any(found is level and words in sentence for found, sentence in told), told
+
+
+def test_a_marker_of_an_earlier_run_is_no_vote() -> None:
+    """Nor is one that a snapshot or another server brought along."""
+    (found,) = bad(quorum.judge("redlock", nodes({"marker": "before:ok"}), 6.1))
+    assert "2 of 3 nodes may vote" in found.sentence
 
 
 def test_a_quarantine_that_is_over_lets_a_node_vote() -> None:
