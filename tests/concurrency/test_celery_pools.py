@@ -13,7 +13,7 @@ from scheduler.models import Execution
 from scheduler.pools import check_pool
 from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
-from tests.support.celery_ways import WORKER, bodies, closed, execution_of, inside, send, states
+from tests.support.celery_ways import TASKS, WORKER, bodies, closed, execution_of, inside, send, states
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.concurrency, pytest.mark.slow]
 
@@ -57,7 +57,7 @@ def test_gevent_notices_that_a_body_did_not_give_way(celery_processes: CeleryPro
     taken_over = execution_of(later, ExecutionState.EXECUTED)
     lost = execution_of(hog, ExecutionState.LOST, ExecutionState.ABANDONED)
     assert taken_over.token is not None and lost.token is not None and taken_over.token > lost.token
-    assert states(hog) == [lost.state.value if hasattr(lost.state, "value") else lost.state]
+    assert states(hog) == [lost.state]
     assert "on_lost='interrupt' is done as 'check' here" in log_of(green) and "greenlet" in log_of(green)
 
 
@@ -91,7 +91,7 @@ def test_twenty_threads_do_not_take_each_others_answers(celery_processes: Celery
 
 
 def test_stores_that_the_parent_has_touched_before_it_forked(celery_processes: CeleryProcesses) -> None:
-    worker = celery_processes.worker(*WORKER, "-I", "tests.support.touch_stores", concurrency=8)
+    worker = celery_processes.worker("-I", f"tests.support.touch_stores,{TASKS}", concurrency=8)
     ticks = [
         send(task, kwargs={"seconds": 0.05}, alias=alias, name=f"{alias}-{n}")
         for n in range(32)

@@ -22,6 +22,7 @@ from django.db import connections
 from psycopg import sql
 
 from tests.mutations.mutation import Mutation
+from tests.mutations.of_celery import OF_CELERY
 from tests.mutations.of_locks import OF_LOCKS
 from tests.mutations.of_loss import OF_LOSS
 from tests.mutations.of_sessions import OF_SESSIONS
@@ -36,7 +37,7 @@ MIGRATED = "mutations_migrated"  # made anew for each mistake in a migration
 
 pytestmark = pytest.mark.slow
 
-MUTATIONS = [*OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_DOCTOR, *OF_THE_ENGINE, *OF_THE_POLICIES]
+MUTATIONS = [*OF_CELERY, *OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_DOCTOR, *OF_THE_ENGINE, *OF_THE_POLICIES]
 
 # One in so many is tried each time, besides those that are never left out.
 SAMPLE = 8
