@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
 from django.test import override_settings
 
 from aegis_site.embedded import Services
@@ -119,6 +120,7 @@ def test_no_password_is_ever_printed() -> None:
 
 @pytest.mark.faults
 def test_without_the_database_it_exits_69_and_looks_at_the_rest(services: Services) -> None:
+    connections.close_all()  # this thread's would not outlive the server
     services.postgres.stop()
     status, said = doctor()
     assert (status, said["database"]) == (69, False)
@@ -345,6 +347,15 @@ def test_presence_says_what_a_process_is(fleet: Presence) -> None:
     assert worker.queues == ["celery", "aegis.every_worker"]
     assert worker.clock_offset is not None and abs(worker.clock_offset) < 1
     assert worker.clock_error is not None and 0 <= worker.clock_error < 1
+
+
+def test_a_process_goes_on_showing_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """Also when its statement is prepared, and when a value was not known at first."""
+    beat = Presence("beat")
+    for _ in range(20):
+        beat.stamp()
+    assert [record.message for record in caplog.records if record.name == "aegis.presence"] == []
+    assert Instance.objects.get().clock_offset is not None
 
 
 def test_a_process_of_an_earlier_version_says_nothing_of_itself_and_is_seen(fleet: Presence) -> None:
