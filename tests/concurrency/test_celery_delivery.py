@@ -122,11 +122,12 @@ def test_the_broker_is_lost_in_mid_body_and_celery_cancels_the_body(
 
 def test_a_killed_child_and_reject_on_worker_lost(celery_processes: CeleryProcesses) -> None:
     """The message is back at once, and is refused while the lease of the dead stands. The reaper decides."""
-    celery_processes.worker(*WORKER, concurrency=2)
+    celery_processes.worker(*WORKER, concurrency=3)
     celery_processes.beat()
     once = send("rejecting", kwargs={"seconds": 60.0})
     twice = send("rejecting", kwargs={"seconds": 60.0}, max_attempts=2)
-    for tick in (once, twice):
+    unguarded = send("rejecting", kwargs={"seconds": 60.0}, max_attempts=2, once_per_tick=False)
+    for tick in (once, twice, unguarded):
         pid = inside(tick).pid
         assert pid is not None and pid != os.getpid()
         os.kill(pid, signal.SIGKILL)
@@ -135,14 +136,16 @@ def test_a_killed_child_and_reject_on_worker_lost(celery_processes: CeleryProces
         execution_of(tick, ExecutionState.ABANDONED)
     execution_of(twice, ExecutionState.EXECUTED)
     assert closed(once).outcome == "abandoned" and bodies(once) == 1
+    assert closed(unguarded).outcome == "abandoned" and sorted(states(unguarded)) == ["abandoned", "prevented"]
     assert closed(twice).outcome == "executed" and bodies(twice) == 2 and states(twice).count("executed") == 1
 
 
 def test_a_child_killed_early_and_late_acks_without_reject(celery_processes: CeleryProcesses) -> None:
     """Celery acks both: nothing comes again but what the schedule allows."""
-    celery_processes.worker(*WORKER, concurrency=2)
+    celery_processes.worker(*WORKER, concurrency=3)
     celery_processes.beat()
     ticks = [send(task, kwargs={"seconds": 60.0}) for task in ("early", "late")]
+    ticks.append(send("early", kwargs={"seconds": 60.0}, max_attempts=3, once_per_tick=False))
     for tick in ticks:
         pid = inside(tick).pid
         assert pid is not None
