@@ -20,6 +20,7 @@ from locks.clock import boottime
 from scheduler.conf import beat_lock, conf
 from scheduler.presence import Presence
 from scheduler.ticker import Ticker
+from scheduler.watchdog import Watchdog
 
 logger = logging.getLogger("aegis.beat")
 
@@ -52,6 +53,7 @@ class CatalogScheduler(DatabaseScheduler):
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
+        self._watchdog = Watchdog(conf("PASS_PATIENCE"))
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")
@@ -63,7 +65,8 @@ class CatalogScheduler(DatabaseScheduler):
         """One turn of beat's loop; returns the seconds to sleep, at most PASS_INTERVAL."""
         self._in_pass = True
         try:
-            return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
+            with self._watchdog.watching():
+                return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
         finally:
             self._in_pass = False
 

@@ -14,6 +14,8 @@ from locks import InvalidLockBackend, lock_backends
 DEFAULTS: dict[str, Any] = {
     # Longest wait between two passes of a beat.
     "PASS_INTERVAL": 1.0,
+    # A beat hangs up on a database that has not answered for this long.
+    "PASS_PATIENCE": 15.0,
     # Fire times of this age or younger all fire; of older ones the misfire policy lets at most one (or all).
     "ON_TIME": 5.0,
     # A published tick that nobody began is published again after this, doubling up to five minutes.

@@ -1,0 +1,84 @@
+"""Hang up on a database that does not answer, so that a pass ends.
+
+A beat works on Django's connection, whose waits have no bound of their own: a server that froze, or an answer that
+got lost on the way, would hold the pass for ever, and with it every schedule. Time-outs of the system do not help
+where the other end still acknowledges packets.
+
+    beat                     network                 watchdog
+    sends a statement
+                             loses the answer
+    waits ...                                        no progress for the patience: closes the socket
+    OperationalError: this
+    step is left out, the
+    next pass connects anew
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from locks.clock import boottime
+
+logger = logging.getLogger("aegis.watchdog")
+
+_LOOK_EVERY = 0.5  # seconds
+
+
+class Watchdog:
+    """Watches the calling thread's connection to the default database. ``patience``: seconds without progress."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._watched: BaseDatabaseWrapper | None = None
+        self._since = 0.0
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
+        wrapper = connections[DEFAULT_DB_ALIAS]
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._look, name="aegis-watchdog", daemon=True)
+            self._thread.start()
+        with wrapper.execute_wrapper(self._progress):
+            self._since, self._watched = boottime(), wrapper
+            try:
+                yield
+            finally:
+                self._watched = None
+
+    def _progress(self, execute: Callable[..., Any], *statement: Any) -> Any:
+        self._since = boottime()
+        try:
+            return execute(*statement)
+        finally:
+            self._since = boottime()
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(_LOOK_EVERY):
+            watched = self._watched
+            if watched is not None and boottime() - self._since >= self._patience:
+                self._since = boottime()
+                self._hang_up(watched)
+
+    def _hang_up(self, watched: BaseDatabaseWrapper) -> None:
+        """Shut the socket down under the thread that waits for it. The connection object stays that thread's own."""
+        raw = watched.connection
+        if raw is None:  # it is being made, which has a bound of its own
+            return
+        logger.warning("no answer from the database for %.0f s: hanging up", self._patience)
+        with contextlib.suppress(OSError):  # closed meanwhile
+            duplicate = socket.socket(fileno=os.dup(raw.fileno()))
+            with contextlib.closing(duplicate):
+                duplicate.shutdown(socket.SHUT_RDWR)

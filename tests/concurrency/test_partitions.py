@@ -1,0 +1,62 @@
+"""A beat that is cut off from the database, answers lost: it does not hang for ever, and nobody restarts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from django.db import connections
+
+from aegis_site.embedded import ChildProcess
+from locks.testing import TcpProxy
+from scheduler.models import Tick
+from tests.contract.wires import database_address
+from tests.support import CeleryProcesses, wait_until
+from tests.support.engine import make_schedule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DIGEST = "aegis_site.demo.tasks.send_digest"
+
+
+@pytest.fixture
+def wire() -> Iterator[TcpProxy]:
+    with TcpProxy(database_address()) as proxy:
+        yield proxy
+
+
+def over(wire: TcpProxy) -> dict[str, str]:
+    """The environment of a process that reaches the test database over ``wire``."""
+    entry = connections["default"].settings_dict
+    return {
+        "DATABASE_URL": f"postgres://{entry['USER']}@127.0.0.1:{wire.port}/{entry['NAME']}",
+        "PGSSLMODE": "disable",
+    }
+
+
+def minted() -> int:
+    return Tick.objects.count()
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallow_answers", "lose_all"])
+def test_a_beat_goes_on_after_a_partition(fault: str, celery_processes: CeleryProcesses, wire: TcpProxy) -> None:
+    """Without the watchdog the swallowed answer is waited for until somebody restarts the beat."""
+    make_schedule("digest", alias="database", every_seconds=1, task=DIGEST)
+    beat = celery_processes.beat(env=over(wire))
+    wait_until(lambda: minted() >= 2, timeout=40, message="ticks were stored")
+    held = [heal_after(fault, wire, beat) for _ in range(2)]
+    assert beat.running
+    assert held[-1] <= held[0] + 1, f"descriptors and threads after each partition: {held}"
+
+
+def heal_after(fault: str, wire: TcpProxy, beat: ChildProcess) -> int:
+    """One partition, until ticks are stored again; the beat's descriptors and threads then."""
+    dropped = wire.dropped
+    getattr(wire, fault)()
+    wait_until(lambda: wire.dropped > dropped, timeout=40, message="the beat felt it")
+    wire.heal()
+    stored = minted()
+    wait_until(lambda: minted() >= stored + 3, timeout=60, message="ticks were stored again")
+    process = psutil.Process(beat.pid)
+    return process.num_fds() + process.num_threads()
