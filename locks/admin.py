@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from .models import EPOCH, AdvisoryRecord, ClaimRecord, FenceRecord, LeaseRecord, RowHolderRecord
+from .models import EPOCH, AdvisoryRecord, ClaimRecord, FenceRecord, LeaseRecord
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -87,17 +87,6 @@ class AdvisoryRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("acquired (UTC)"), ordering="acquired_at")
     def acquired(self, row: AdvisoryRecord) -> str:
-        return _instant(row.acquired_at)
-
-
-@admin.register(RowHolderRecord)
-class RowHolderRecordAdmin(ReadOnlyAdmin):
-    """Each name's last holder. Whether it is held is known to the lock only, not to this row."""
-
-    list_display = ["name", "holder", "acquired"]
-
-    @admin.display(description=_("acquired (UTC)"), ordering="acquired_at")
-    def acquired(self, row: RowHolderRecord) -> str:
         return _instant(row.acquired_at)
 
 

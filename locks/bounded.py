@@ -18,11 +18,14 @@ from psycopg.abc import RV, PQGen
 from psycopg.rows import tuple_row
 
 from .clock import boottime
+from .statements import Rows, Statement
+
+__all__ = ["STATEMENT_TIMEOUT", "BoundedConnection", "NoAnswer", "NotReplicated", "Rows", "connect"]
 
 LOCK_TIMEOUT = 1.0  # seconds a statement waits for a row lock
 STATEMENT_TIMEOUT = 3.0  # seconds a statement may take on the server
 CONNECT_TIMEOUT = 3  # whole seconds, as libpq counts them
-_STATEMENTS = 100  # whose cursors are kept; as many as the library keeps prepared
+_STATEMENTS = 100  # that a connection remembers; each may be prepared
 _POLL = 0.05  # seconds between two looks at the clock while waiting for an answer
 
 SESSION = {
@@ -35,8 +38,6 @@ SESSION = {
 
 ``synchronous_commit=on``: without it a crash of the server can forget a grant *and issue its token again*.
 """
-
-Rows = list[tuple[Any, ...]]
 
 
 class NoAnswer(psycopg.OperationalError):
@@ -54,36 +55,47 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A psycopg connection that stops waiting at ``give_up_at`` (boottime seconds)."""
 
     give_up_at: float | None = None
+    may_prepare = False
+    """Whether statements may be prepared here: only on a session of one's own, see ``pooling``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.warnings: list[str] = []
-        self._cursors: dict[str, psycopg.Cursor[tuple[Any, ...]]] = {}
+        self._statements: dict[str, Statement] = {}
         self.add_notice_handler(self._heed)
         self._good_bye = select.poll()
         self._good_bye.register(self.fileno(), select.POLLIN)
 
-    def run(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float) -> Rows:
+    def run(
+        self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float, may_warn: bool = False
+    ) -> Rows:
         """The rows of one statement, ``[]`` if it has none. ``timeout``: seconds to wait for the answer.
 
-        Raises ``psycopg.Error``; ``NotReplicated`` if the server warned.
+        Raises ``psycopg.Error``; ``NotReplicated`` if the server warned and must not.
         """
+        statement = self._statements.get(sql)
+        if statement is None:
+            statement = Statement(self, sql, b"aegis_%d" % len(self._statements))
+            if len(self._statements) < _STATEMENTS:
+                self._statements[sql] = statement
         self.give_up_at = boottime() + timeout
         self.warnings.clear()
-        cursor = self._cursor_for(sql).execute(sql, params)
-        rows = [] if cursor.rownumber is None else cursor.fetchall()
-        if self.warnings:
+        rows = statement.run(params)
+        if self.warnings and not may_warn:
             raise NotReplicated("; ".join(self.warnings))
         return rows
 
-    def _cursor_for(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
-        """The cursor that sent ``sql`` before, which still knows how to turn its values into Python's and back."""
-        cursor = self._cursors.get(sql)
-        if cursor is None:
-            if len(self._cursors) >= _STATEMENTS:
-                self._cursors.clear()
-            cursor = self._cursors[sql] = self.cursor()
-        return cursor
+    def run_together(self, sql: str, params: Mapping[str, Any], *, timeout: float) -> list[Rows]:
+        """The rows of each of several statements, which travel together. Nothing of it is prepared."""
+        self.give_up_at = boottime() + timeout
+        self.warnings.clear()
+        cursor = psycopg.ClientCursor(self).execute(sql, params)
+        rows = [[] if cursor.rownumber is None else cursor.fetchall()]
+        while cursor.nextset():
+            rows.append([] if cursor.rownumber is None else cursor.fetchall())
+        if self.warnings:
+            raise NotReplicated("; ".join(self.warnings))
+        return rows
 
     def has_gone(self) -> bool:
         """Whether the server has hung up while the connection was idle.

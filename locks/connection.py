@@ -12,7 +12,7 @@ knows whether sending it again is harmless.
 
 A statement that comes again and again is prepared, which saves the server parsing and planning it: more than half
 of the time that a lease costs. Only where the connection is known to be a session of its own, see ``pooling``.
-``OPTIONS["prepare_threshold"]`` of the database, if given, is obeyed instead; ``None`` there prepares nothing.
+``OPTIONS["prepare_threshold"]`` of the database, if given, decides instead: ``None`` prepares nothing.
 
 Behind PgBouncer add ``options`` to its ``ignore_startup_parameters``; the server's own time-outs then do
 not apply.
@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,12 +36,21 @@ from . import pooling
 from .bounded import STATEMENT_TIMEOUT, BoundedConnection, NoAnswer, NotReplicated, Rows, connect
 
 __all__ = [
-    "ANSWER_TIMEOUT", "STATEMENT_TIMEOUT", "BoundedConnection", "NoAnswer", "NotReplicated", "Rows",
-    "close_all", "connect", "execute", "is_routed", "routed_to_django",
+    "ANSWER_TIMEOUT",
+    "STATEMENT_TIMEOUT",
+    "BoundedConnection",
+    "NoAnswer",
+    "NotReplicated",
+    "Rows",
+    "also_close",
+    "close_all",
+    "connect",
+    "execute",
+    "is_routed",
+    "routed_to_django",
 ]  # fmt: skip
 
 ANSWER_TIMEOUT = 5.0  # seconds the client waits for the answer, when the caller sets no other bound
-PREPARE_AFTER = 5  # times that a statement was sent on a connection; the library's own choice
 
 _CLIENT: dict[str, Any] = {
     "application_name": "aegis",
@@ -97,12 +106,11 @@ class _Slot:
     def _connect(self, timeout: float) -> BoundedConnection:
         self._drop()
         connection = self.connection = connect(self.using, **_CLIENT)
-        if "prepare_threshold" not in connections[self.using].settings_dict["OPTIONS"]:
-            try:
-                connection.prepare_threshold = PREPARE_AFTER if self._may_prepare(connection, timeout) else None
-            except BaseException:
-                self._drop()
-                raise
+        try:
+            connection.may_prepare = self._may_prepare(connection, timeout)
+        except BaseException:
+            self._drop()
+            raise
         return connection
 
     def _may_prepare(self, connection: BoundedConnection, timeout: float) -> bool:
@@ -187,6 +195,16 @@ def close_all(*, using: str | None = None) -> None:
         slots = [slot for slot in _process.slots if using in (None, slot.using)]
     for slot in slots:
         slot.close()
+    for closing in _others:
+        closing(using)
+
+
+_others: list[Callable[[str | None], None]] = []
+
+
+def also_close(closing: Callable[[str | None], None]) -> None:
+    """Let ``close_all`` call ``closing`` too, with the database alias or ``None`` for all."""
+    _others.append(closing)
 
 
 def is_routed() -> bool:

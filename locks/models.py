@@ -149,32 +149,6 @@ class AdvisoryRecord(models.Model):
         return self.name
 
 
-class RowHolderRecord(models.Model):
-    """The last holder of one name of the ``row_lock`` backend, for people to read. Nothing is decided by it.
-
-    The rows that are locked are in ``aegis_locks_row``, which is no model: ``flush`` would empty it, and so wait
-    for each open transaction that holds one of them.
-    """
-
-    name = models.CharField(
-        max_length=STORED_NAME_LENGTH,
-        primary_key=True,
-        help_text=_("Lock name, with the key prefix of its alias."),
-    )
-    lease_id = models.UUIDField(help_text=_("Random id of the last acquisition."))
-    holder = models.CharField(max_length=200, help_text=_("Host, process and thread, for people only."))
-    acquired_at = models.DateTimeField(help_text=_("By the database's clock."))
-
-    class Meta:
-        db_table = "aegis_locks_row_holder"
-        verbose_name = _("row lock")
-        ordering = ["name"]
-        constraints = [_name_is_valid("aegis_locks_row_holder")]
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class FenceRecord(models.Model):
     """The fence of one lock name, for every strategy that has one: who may still write.
 

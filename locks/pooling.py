@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import os
 
+from django.db import connections
+
 from .bounded import BoundedConnection, connect
 from .clock import boottime
 
@@ -52,8 +54,17 @@ def seen_pooling(
 
 
 def may_prepare(connection: BoundedConnection, using: str, timeout: float) -> bool:
-    """Whether statements may be prepared on ``connection``: it is known to be a session of its own."""
+    """Whether statements may be prepared on ``connection``: as the settings say, else if it is known to be direct."""
+    said = preparing_is_set(using)
+    if said is not None:
+        return said
     return using not in _refuted and seen_pooling(connection, using, timeout) is None
+
+
+def preparing_is_set(using: str) -> bool | None:
+    """What ``OPTIONS`` of the database says about preparing statements; ``None``: nothing."""
+    options = connections.settings[using].get("OPTIONS", {})
+    return options["prepare_threshold"] is not None if "prepare_threshold" in options else None
 
 
 def never_prepare(using: str) -> None:

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar
 from uuid import UUID
 
 from ..exceptions import LockUnavailable
 from .base import Grant
-from .sessions import Session
+from .sessions import AT_REST, BE_NAMED, NotOurs, Session
 from .sessions_backend import SessionBackend
 
-# In: key, name, lease_id, holder. Out: one row (taken, number, known).
+# In: what names the session; key, name, lease_id, holder. Out: one row (taken, number, known); none, and nothing
+# done, if the session is not ours.
 # The number is drawn by the session that has just taken the lock and while it has it, so that the order of the
 # numbers is the order of the locks. (true, NULL): the name is not in the registry; the lock *is* held.
 # `known`: the registry has this very pair, so that a refusal is about this name and not about another of that key.
-ACQUIRE = """
-WITH l AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s) AS taken),
+ACQUIRE = f"""
+WITH s AS MATERIALIZED (SELECT {BE_NAMED.format(local="false")} AS named),
+l AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s) AS taken FROM s WHERE named IS NOT NULL),
 u AS (UPDATE aegis_locks_advisory
          SET grant_no = greatest(grant_no + 1, aegis_locks_next_token()),
              lease_id = %(lease_id)s, holder = %(holder)s, acquired_at = clock_timestamp()
         FROM l WHERE l.taken AND name = %(name)s AND key = %(key)s RETURNING grant_no)
 SELECT l.taken, u.grant_no,
-       EXISTS (SELECT FROM aegis_locks_advisory WHERE name = %(name)s AND key = %(key)s)
+       u.grant_no IS NOT NULL OR EXISTS (SELECT FROM aegis_locks_advisory WHERE name = %(name)s AND key = %(key)s)
 FROM l LEFT JOIN u ON true
+"""  # noqa: S608 - made of constants
+
+# In: key. Out: whether it was ours. What else there may be is let go of too: the session may serve another lease
+# next.
+RELEASE = f"""
+SELECT pg_advisory_unlock(%(key)s), pg_advisory_unlock_all(), set_config('application_name', '{AT_REST}', false)
 """
+
+CLEAR = f"SELECT true, pg_advisory_unlock_all(), set_config('application_name', '{AT_REST}', false)"
 
 # In: name, key. Two sessions may seed at once; either is fine. Nothing if either half stands for something else.
 SEED = "INSERT INTO aegis_locks_advisory (name, key) VALUES (%(name)s, %(key)s) ON CONFLICT DO NOTHING"
@@ -44,6 +55,7 @@ HELD = _HELD.format(names="(SELECT %(name)s::text AS name, %(key)s::bigint AS ke
 ALL_HELD = _HELD.format(names="aegis_locks_advisory") + "WHERE starts_with(k.name, %(prefix)s)"
 
 
+@lru_cache(maxsize=1024)
 def key_of(stored: str) -> int:
     """The signed 64-bit number that stands for a stored name in PostgreSQL's list of advisory locks.
 
@@ -60,29 +72,38 @@ class AdvisoryLockBackend(SessionBackend):
     ``pg_try_advisory_lock`` on a session of its own for each lease; ``ttl`` bounds how long a holder believes in a
     session that does not answer. Covers overlap while the session lives, frozen holders included. Needs a direct
     connection: behind PgBouncer or another pooler each acquire is refused with the remedy, which is to name in
-    ``LOCATION`` a database alias that leads to PostgreSQL itself. Cost: one connection for each held lease, and
-    the making of one for each try.
+    ``LOCATION`` a database alias that leads to PostgreSQL itself. Cost: one connection for each held lease, and a few
+    that stay for some seconds.
 
     A name stands in the registry beside its key. Two names of one key would exclude each other and look like a
     stuck job, so the second is refused with an error that names the first.
     """
 
     grant_numbers: ClassVar[bool] = True
-    table: ClassVar[str] = "aegis_locks_advisory"
+    kind: ClassVar[str] = "advisory"
+    holder_sql: ClassVar[str] = "r.holder"
+    since_sql: ClassVar[str] = "r.acquired_at"
+    more_sql: ClassVar[str] = "LEFT JOIN aegis_locks_advisory r ON r.name = held.name AND r.lease_id = lease.id"
     number_sql: ClassVar[str] = "r.grant_no"
+    prepares: ClassVar[bool] = True
+    release_sql: ClassVar[str] = RELEASE
+    clear_sql: ClassVar[str] = CLEAR
     held_sql: ClassVar[str] = HELD
     all_held_sql: ClassVar[str] = ALL_HELD
 
     def _take(self, session: Session, name: str, lease_id: UUID, holder: str) -> Grant | None:
-        params = {**self._identity(name), "lease_id": lease_id, "holder": holder}
+        params = {**session.named, **self._identity(name), "lease_id": lease_id, "holder": holder}
         for may_seed in (True, False):
-            taken, number, known = session.execute(ACQUIRE, params)[0]
+            rows = session.execute(ACQUIRE, params)
+            if not rows:
+                raise NotOurs
+            taken, number, known = rows[0]
             if taken and number is not None:
                 return Grant(number)
             if known and not taken:
                 return None
             if taken:
-                session.execute(self._unlocking(name))
+                session.execute(RELEASE, params)
             if may_seed:
                 session.execute(SEED, params)
         raise self._collision(session, name, params)
@@ -97,9 +118,6 @@ class AdvisoryLockBackend(SessionBackend):
             name=name,
             alias=self.alias,
         )
-
-    def _unlocking(self, name: str) -> str:
-        return f"SELECT pg_advisory_unlock({key_of(self._stored(name))})"
 
     def _identity(self, name: str) -> dict[str, Any]:
         stored = self._stored(name)

@@ -35,6 +35,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -289,4 +290,7 @@ def trust_margin(ttl: float) -> float:
 
 def describe_holder() -> str:
     """``host:pid:thread``, for people only. Two holders on one host must never be told apart by it."""
-    return f"{socket.gethostname()}:{os.getpid()}:{threading.current_thread().name}"[:200]
+    return f"{_host()}:{os.getpid()}:{threading.current_thread().name}"[:200]
+
+
+_host = lru_cache(maxsize=1)(socket.gethostname)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import psycopg
 
+from ..base import LeaseInfo
 from .base import Grant
-from .sessions import Session
+from .sessions import BE_NAMED, Session
 from .sessions_backend import SessionBackend
 
-# In: name. One row: locked. None: the name has no row yet, which is never "busy".
-LOCK = "SELECT name FROM aegis_locks_row WHERE name = %(name)s FOR UPDATE NOWAIT"
+# In: what names the session, and name. Two statements in one exchange. Out: one row: locked. None: the name has no
+# row yet, which is never "busy", or the session is not ours.
+LOCK = f"""
+BEGIN;
+SELECT name FROM aegis_locks_row WHERE name = %(name)s AND {BE_NAMED.format(local="true")} IS NOT NULL
+FOR UPDATE NOWAIT
+"""  # noqa: S608 - made of constants
 
 # In: name. Two sessions may seed at once; either is fine.
 SEED = "INSERT INTO aegis_locks_row (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
-
-# In: name, lease_id, holder. What people want to read about the holder, committed apart from the open transaction,
-# in which nobody could see it. Nothing is decided by it: a row of an earlier holder is not shown.
-TELL = """
-INSERT INTO aegis_locks_row_holder (name, lease_id, holder, acquired_at)
-VALUES (%(name)s, %(lease_id)s, %(holder)s, clock_timestamp())
-ON CONFLICT (name) DO UPDATE
-SET lease_id = EXCLUDED.lease_id, holder = EXCLUDED.holder, acquired_at = EXCLUDED.acquired_at
-"""
 
 # A locked row bears the number of the transaction that locked it (xmax), and each transaction that is under way
 # holds a lock on its own number. So the holder is found without asking for the row, which would disturb whoever
@@ -49,27 +48,42 @@ class RowLockBackend(SessionBackend):
     must be longer than that; then it bounds how long a *frozen* holder keeps its name, and lets an overlap begin
     there. ``flush`` and ``TransactionTestCase``: the locked table is not one of Django's, so its TRUNCATE does not
     wait for the transaction; dropping the test database does not go on while a lease is held.
+
+    Who holds is told by the session itself: nothing that its open transaction writes could be seen by others. Its
+    name is the lease, a comment in what it sent last is the holder, and it holds since its transaction began.
     """
 
-    table: ClassVar[str] = "aegis_locks_row_holder"
+    kind: ClassVar[str] = "row lock"
     in_transaction: ClassVar[bool] = True
+    release_sql: ClassVar[str] = "ROLLBACK"
+    clear_sql: ClassVar[str] = "ROLLBACK"
+    holder_sql: ClassVar[str] = r"substring(a.query FROM '^/\* held by (\S+) \*/')"
+    since_sql: ClassVar[str] = "a.xact_start"
     held_sql: ClassVar[str] = f"{ALL_HELD} WHERE k.name = %(name)s"
     all_held_sql: ClassVar[str] = f"{ALL_HELD} WHERE starts_with(k.name, %(prefix)s)"
 
     def _take(self, session: Session, name: str, lease_id: UUID, holder: str) -> Grant | None:
-        params = {**self._identity(name), "lease_id": lease_id, "holder": holder}
+        params = {**session.named, **self._identity(name)}
+        session.note = f"/* held by {_written(holder)} */ "
         try:
-            session.execute("BEGIN")
-            if not session.execute(LOCK, params):
+            if not session.execute_together(LOCK, params)[1]:
                 session.execute("ROLLBACK")
                 session.execute(SEED, params)
-                session.execute("BEGIN")
-                if not session.execute(LOCK, params):
-                    raise psycopg.OperationalError("its row vanished while it was being acquired")
+                if not session.execute_together(LOCK, params)[1]:
+                    raise psycopg.OperationalError("its row vanished, or another session answers in place of ours")
         except psycopg.errors.LockNotAvailable:  # 55P03, from NOWAIT alone: the session has no lock_timeout
             return None
-        self._execute("tell who holds", name, TELL, params)
         return Grant()
 
-    def _unlocking(self, name: str) -> str:
-        return "ROLLBACK"
+    def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
+        shown = super()._info(row)
+        return replace(shown, holder=_read(shown.holder))
+
+
+def _written(holder: str) -> str:
+    """``holder`` in letters that mean nothing in a comment, nor to the driver."""
+    return quote(holder, safe=":").replace("%", "=")
+
+
+def _read(written: str) -> str:
+    return unquote(written.replace("=", "%"))

@@ -1,9 +1,10 @@
 """A lease that is a session of PostgreSQL: held if, and only if, that session lives.
 
-One connection of its own for each lease, because a session's lock is re-entrant: two leases on one session
-would not exclude each other. Nothing else ever uses it, Django and Celery do not know of it, and it is never
-made again: a session that has ended is a lease that was lost, and a new session holds nothing. It serves one
-lease and is closed with it, so that none is ever handed on unclean.
+One session for each lease, because a session's lock is re-entrant: two leases on one session would not exclude each
+other. Nothing else ever uses it, Django and Celery do not know of it, and it is never made again: a session that
+has ended is a lease that was lost, and a new session holds nothing. It is handed on to the next lease only if this
+one was given back in good order, see ``session_registry``: the lock was ours until we unlocked it, nothing else is
+held, no answer is owed, the server has no transaction open. Otherwise it is closed with its lease.
 
 Who gives up first. The server ends a session when it hears of its end (the process died: at once), when somebody
 ends it, or when the wire has been silent for too long. The last is bounded here for each lease: the server is
@@ -28,7 +29,8 @@ import math
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -37,93 +39,145 @@ from psycopg.pq import TransactionStatus
 
 from .. import connection
 from ..clock import boottime
+from . import session_registry as registry
 from .base import Grant
 
 NAMED = "aegis "
 """What stands before the lease id in ``application_name``: every role that may see the session sees whose it is."""
 
-# In: the process that was announced, app, and for how long the server bears with silence. Out: the process that
-# serves this session. Nothing is set on the session of a pooler, which will be somebody else's.
-# On a Unix socket the tcp_ settings are ignored: there is no wire, and the death of either side is told at once.
-SAY = """
-SELECT pg_backend_pid(), CASE WHEN pg_backend_pid() = %(pid)s THEN ARRAY[
-    set_config('application_name', %(app)s, false),
+AT_REST = "aegis at rest"
+
+DOOR = 1634035561
+"""First half of the advisory lock of a session's name; the second is its process. Whoever ends the session of a lease
+holds it from looking at the name until the session has gone, so that it serves no other lease by then.
+"""
+
+_SET = """set_config('application_name', %(app)s, false),
     set_config('tcp_user_timeout', %(silence)s, false),
     set_config('tcp_keepalives_idle', %(idle)s, false),
     set_config('tcp_keepalives_interval', %(interval)s, false),
-    set_config('tcp_keepalives_count', %(count)s, false)] END
-"""
+    set_config('tcp_keepalives_count', %(count)s, false)"""
+
+# In: the process that was announced, app, and for how long the server bears with silence. Out: the process that
+# serves this session. Nothing is set on the session of a pooler, which will be somebody else's.
+# On a Unix socket the tcp_ settings are ignored: there is no wire, and the death of either side is told at once.
+SAY = f"SELECT pg_backend_pid(), CASE WHEN pg_backend_pid() = %(pid)s THEN ARRAY[{_SET}] END"
+
+# For the statement that takes a lock, and before it does: the name of the lease, until the end of the transaction if
+# it has one. NULL: not our session. Elements of an array are evaluated one after the other.
+BE_NAMED = f"""CASE WHEN pg_backend_pid() = %(pid)s THEN ARRAY[
+    pg_advisory_lock_shared({DOOR}, %(pid)s)::text,
+    set_config('application_name', %(app)s, {{local}}),
+    pg_advisory_unlock_shared({DOOR}, %(pid)s)::text] END"""
 
 # A statement whose client has died is ended within half a second instead of at its own end. lock_timeout is off,
 # because its error is the same as that of NOWAIT: only a lock that is held may look like one.
 SETTINGS = {"client_connection_check_interval": "500", "lock_timeout": "0"}
 
 
-class Key(NamedTuple):
-    """A lease as its process knows it: the kind of lock, the database, the stored name and the id."""
-
-    kind: str
-    using: str
-    name: str
-    lease_id: UUID
+class NotOurs(psycopg.OperationalError):
+    """Another process of the server answers than the one that was announced. Nothing was locked."""
 
 
 class Session:
     """One connection that holds one lease, or asks for it. Any thread may use it; one at a time does."""
 
-    def __init__(self, using: str, lease_id: UUID, ttl: float) -> None:
+    def __init__(self, using: str, lease_id: UUID, ttl: float, kind: str = "") -> None:
+        self.place = registry.place_of(kind, using, ttl)
         self.ttl = ttl
-        self.grant: Grant | None = None
-        self.app = f"{NAMED}{lease_id}"
+        self.made_at = boottime()
         self._lock = threading.Lock()
-        self.connection = connection.connect(using, settings=SETTINGS, prepare_threshold=None)
+        self.connection = connection.connect(
+            using, settings=SETTINGS, application_name=AT_REST, prepare_threshold=None
+        )
         self.pid: int = self.connection.info.backend_pid
         """The process of the server, as it was announced."""
-        _process.sessions.add(self)
+        self.serve(lease_id)
+        registry.add(self)
         try:
-            self.served_by: int = self.execute(SAY, self._say())[0][0]
+            say = {"pid": self.pid, "app": AT_REST, **patience(ttl)}
+            self.served_by: int = self.execute(SAY, say)[0][0]
         except BaseException:
             self.close()
             raise
 
+    def serve(self, lease_id: UUID) -> None:
+        """From now on the session is for this lease. The server is told by ``BE_NAMED``."""
+        self.lease_id: UUID | None = lease_id
+        self.note = ""  # a comment that goes before what is sent while the lease is held, for whoever looks
+        self.grant: Grant | None = None
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The parameters of ``BE_NAMED``."""
+        return {"pid": self.pid, "app": f"{NAMED}{self.lease_id}"}
+
     def execute(self, sql: str, params: Mapping[str, Any] | None = None) -> connection.Rows:
         """Run one statement while the lease is being acquired. After any error the caller closes the session."""
         with self._lock:
-            self.connection.give_up_at = boottime() + connection.ANSWER_TIMEOUT
-            self.connection.warnings.clear()
-            cursor = self.connection.execute(sql, params)
-            rows = cursor.fetchall() if cursor.description else []
-            if self.connection.warnings:
-                raise connection.NotReplicated("; ".join(self.connection.warnings))
-            return rows
+            return self.connection.run(sql, params, timeout=connection.ANSWER_TIMEOUT)
 
-    def stands(self, ttl: float, timeout: float) -> bool:
+    def execute_together(self, sql: str, params: Mapping[str, Any]) -> list[connection.Rows]:
+        """The same for several statements in one exchange."""
+        with self._lock:
+            return self.connection.run_together(self.note + sql, params, timeout=connection.ANSWER_TIMEOUT)
+
+    def stands(self, lease_id: UUID, ttl: float, timeout: float) -> bool:
         """Whether this very session still answers; from then on the server bears with ``ttl`` s of silence.
 
-        ``False``: it has ended, or another one answers in its place. Raises ``psycopg.Error`` when there is no
-        answer within ``timeout`` seconds; ask again then, nothing is lost by asking.
+        ``False``: it has ended, another one answers in its place, or it has gone on to another lease. Raises
+        ``psycopg.Error`` when there is no answer within ``timeout`` seconds; ask again then, nothing is lost by it.
         """
-        self.ttl = max(self.ttl, ttl)
-        rows = self._ask(SAY, timeout, self._say())
+        with self._lock:
+            if self.lease_id != lease_id:
+                return False
+            self.ttl = max(self.ttl, ttl)
+            rows = self._ask(SAY, timeout, {**self.named, **patience(self.ttl)})
         if rows is not None and rows[0][0] == self.pid:
             return True
         self.close()
         return False
 
-    def give_up(self, unlock: str) -> bool:
-        """Send ``unlock``, and close the session whatever comes of it. Whether the lease stood until then.
+    def give_up(self, unlock: str, params: Mapping[str, Any] | None = None) -> bool:
+        """Send ``unlock``, after which nothing must be held. Whether the lease stood until then.
 
-        Unlocked first, because the server carries out the closing a little later: the next to ask would still
-        find the name held. ``psycopg.Error``: unknown; the lock ends when the server learns that we left.
+        The session rests if it did, else it is closed. Unlocked before it is closed, because the server carries out
+        the closing a little later: the next to ask would still find the name held. ``psycopg.Error``: unknown; the
+        lock ends when the server learns that we left.
         """
+        stood = False
         try:
-            rows = self._ask(unlock, connection.ANSWER_TIMEOUT)
+            with self._lock:
+                self.lease_id, self.note = None, ""
+                rows = self._ask(unlock, connection.ANSWER_TIMEOUT, params)
+                stood = rows is not None and (not rows or bool(rows[0][0]))
         finally:
+            self._rest_if(stood)
+        return stood
+
+    def stand_back(self, clear: str) -> None:
+        """After a refusal: send ``clear``, after which nothing must be held, and rest. Raises ``psycopg.Error``."""
+        cleared = False
+        try:
+            with self._lock:
+                self.lease_id, self.note = None, ""
+                self.connection.run(clear, timeout=connection.ANSWER_TIMEOUT)
+                cleared = True
+        finally:
+            self._rest_if(cleared)
+
+    def _rest_if(self, clean: bool) -> None:
+        if clean and self._status == TransactionStatus.IDLE and self.ttl == self.place.ttl:
+            registry.rest(self)
+        else:
             self.close()
-        return rows is not None and (not rows or bool(rows[0][0]))
+
+    def is_worn(self) -> bool:
+        """Whether a session at rest is of no use: it has ended, or is too old."""
+        return boottime() - self.made_at > registry.OLDEST or self.connection.has_gone()
 
     def close(self) -> None:
-        _process.sessions.discard(self)
+        registry.discard(self)
         with self._lock:
             self.connection.close()
 
@@ -137,25 +191,29 @@ class Session:
             os.dup2(null, self.connection.fileno(), inheritable=False)
 
     def _ask(self, sql: str, timeout: float, params: Mapping[str, Any] | None = None) -> connection.Rows | None:
-        """The answer, or ``None`` if the lock cannot stand any more. Raises ``psycopg.Error`` on no answer."""
-        with self._lock:
-            self.connection.give_up_at = boottime() + timeout
-            try:
-                self._finish_earlier_exchange()
-                if self._status is TransactionStatus.INERROR:  # the transaction was aborted, and let go of its row
-                    return None
-                cursor = self.connection.execute(sql, params)
-                return cursor.fetchall() if cursor.description else []
-            except connection.NoAnswer:
-                raise
-            except psycopg.Error as error:
-                if self._has_ended(error):
-                    return None
-                raise
+        """The answer, or ``None`` if the lock cannot stand any more. Raises ``psycopg.Error`` on no answer.
+
+        For whoever has the lock of this object.
+        """
+        self.connection.give_up_at = boottime() + timeout
+        try:
+            self._finish_earlier_exchange()
+            if self._status == TransactionStatus.INERROR:  # the transaction was aborted, and let go of its row
+                return None
+            if self.note and params is not None:
+                return self.connection.run_together(self.note + sql, params, timeout=timeout)[0]
+            # It warns if the lock that is to be given back was not held, and answers with false.
+            return self.connection.run(sql, params, timeout=timeout, may_warn=True)
+        except connection.NoAnswer:
+            raise
+        except psycopg.Error as error:
+            if self._has_ended(error):
+                return None
+            raise
 
     def _finish_earlier_exchange(self) -> None:
         """Read an answer that came too late for whoever asked. It proves nothing about now."""
-        if self._status is TransactionStatus.ACTIVE:
+        if self._status == TransactionStatus.ACTIVE:
             self.connection.wait(finish_exchange(self.connection.pgconn))
 
     def _has_ended(self, error: psycopg.Error) -> bool:
@@ -163,14 +221,12 @@ class Session:
         return fatal or self._status in (TransactionStatus.UNKNOWN, TransactionStatus.INERROR)
 
     @property
-    def _status(self) -> TransactionStatus:
-        return self.connection.info.transaction_status
-
-    def _say(self) -> dict[str, Any]:
-        return {"pid": self.pid, "app": self.app, **patience(self.ttl)}
+    def _status(self) -> int:
+        return self.connection.pgconn.transaction_status
 
 
-def patience(ttl: float) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def patience(ttl: float) -> Mapping[str, str]:
     """The server's settings by which silence ends a session no sooner than ``ttl`` seconds after it was heard of.
 
     Where the server's system knows TCP_USER_TIMEOUT, that decides; the others alone would come to no less.
@@ -188,63 +244,3 @@ def patience_ends(ttl: float) -> float:
 
 def _whole(seconds: float) -> int:
     return max(1, math.ceil(seconds))
-
-
-class _Process:
-    """What belongs to one process, and must not be used by a forked child of it."""
-
-    def __init__(self) -> None:
-        self.sessions: set[Session] = set()
-        self.held: dict[Key, Session] = {}
-        self.doubtful: set[Key] = set()
-
-
-_process = _Process()
-_inherited: list[_Process] = []
-
-
-def _after_fork() -> None:
-    """Start afresh in a forked child: leases belong to the parent. Its objects stay referenced, untouched."""
-    global _process
-    _inherited.append(_process)
-    null = os.open(os.devnull, os.O_RDWR)
-    for session in list(_process.sessions):
-        session.disown(null)
-    os.close(null)
-    _process = _Process()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def keep(key: Key, session: Session) -> None:
-    """Remember the session of a granted lease."""
-    _process.held[key] = session
-
-
-def find(key: Key) -> Session | None:
-    """The session of a lease that this process holds."""
-    return _process.held.get(key)
-
-
-def forget(key: Key) -> Session | None:
-    """The session of a lease that this process held until now."""
-    return _process.held.pop(key, None)
-
-
-def doubt(key: Key) -> None:
-    """Remember that ``key`` may have been granted to a session that this process has left."""
-    _process.doubtful.add(key)
-
-
-def settle(key: Key) -> bool:
-    """Whether there was such a doubt. It is forgotten."""
-    if key not in _process.doubtful:
-        return False
-    _process.doubtful.discard(key)
-    return True
-
-
-def held_sessions() -> int:
-    """How many sessions this process has, with those that are only asking."""
-    return len(_process.sessions)

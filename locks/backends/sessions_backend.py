@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
@@ -9,33 +10,42 @@ from uuid import UUID
 import psycopg
 from django.core import checks
 
+from .. import pooling
 from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
 from ..examination import sessions as session_examination
 from ..findings import Findings
+from . import session_registry as registry
 from . import sessions
 from .base import Grant
 from .params import ParamsValidator
 from .postgres import PostgresBackend, PostgresParams
-from .sessions import Key, Session
+from .session_registry import Key
+from .sessions import Session
 from .sessions_probe import refuse_pooler
 
 # Who holds what: `held` gives (name, pid) of the sessions that hold a lock now. The session itself says which lease
-# it is; the table only adds what people want to read, where it speaks of that very lease. A session of another
+# it is; the rest is what people want to read, where it speaks of that very lease. A session of another
 # role is nameless to a role that may not read statistics: then the name is held, and by whom is unknown.
 _SHOW = """
-SELECT held.name, lease.id, coalesce(r.holder, 'process ' || held.pid || ' of the database'), {number}, r.acquired_at
+SELECT held.name, lease.id, coalesce({holder}, 'process ' || held.pid || ' of the database'), {number}, {since}
 FROM ({held}) held
 LEFT JOIN pg_stat_activity a ON a.pid = held.pid
 CROSS JOIN LATERAL (SELECT substring(a.application_name FROM '^aegis ([0-9a-f-]{{36}})$')::uuid AS id) lease
-LEFT JOIN {table} r ON r.name = held.name AND r.lease_id = lease.id
+{more}
 ORDER BY held.name
 """
 
-# In: app. Ends the session that holds the name, if it is the one of that lease. Waits until it has gone, for two
-# seconds at most: then the server warns, which is an error here.
+# In: app, door. Ends the session that holds the name, if it is the one of that lease. Waits until it has gone, for
+# two seconds at most: then the server warns, which is an error here. Looks twice, because the session may have gone
+# on to another lease; behind the door it does not.
 _END = """
-SELECT pg_terminate_backend(held.pid, 2000) FROM ({held}) held
-JOIN pg_stat_activity a ON a.pid = held.pid WHERE a.application_name = %(app)s
+WITH found AS MATERIALIZED (
+    SELECT held.pid FROM ({held}) held
+    JOIN pg_stat_activity a ON a.pid = held.pid WHERE a.application_name = %(app)s),
+shut AS MATERIALIZED (
+    SELECT pid, pg_advisory_xact_lock(%(door)s, pid), pg_stat_clear_snapshot() FROM found)
+SELECT pg_terminate_backend(shut.pid, 2000)
+FROM shut CROSS JOIN LATERAL pg_stat_get_activity(shut.pid) a WHERE a.application_name = %(app)s
 """
 
 POOLER_PORT = "6432"
@@ -75,9 +85,15 @@ class SessionBackend(PostgresBackend):
     minimum_ttl: ClassVar[float] = 1.0  # the server counts keepalives in whole seconds
     params_validator: ClassVar[type[ParamsValidator]] = SessionParams
 
-    table: ClassVar[str]
+    kind: ClassVar[str]  # of its locks, for people and to tell its sessions apart
+    prepares: ClassVar[bool] = False  # do its statements outlive the end of a transaction?
+    release_sql: ClassVar[str]  # gives the lock back. No row, or one with true: it was ours until then
+    clear_sql: ClassVar[str]  # lets go of all that a session may hold that was refused the lock
     in_transaction: ClassVar[bool] = False  # does a session that holds a lease have an open transaction?
     number_sql: ClassVar[str] = "NULL::bigint"
+    holder_sql: ClassVar[str]  # these two may read pg_stat_activity as `a`, and `more_sql`
+    since_sql: ClassVar[str]
+    more_sql: ClassVar[str] = ""
     held_sql: ClassVar[str]  # (name, pid) of who holds the name of _identity()
     all_held_sql: ClassVar[str]  # the same for all names that begin with the prefix
 
@@ -108,12 +124,12 @@ class SessionBackend(PostgresBackend):
 
     def _acquire(self, name: str, ttl: float, lease_id: UUID, holder: str) -> Grant | None:
         key = self._key(name, lease_id)
-        held = sessions.find(key)
+        held = registry.find(key)
         if held is not None:  # asked again under the same id
-            if self._stands(held, name, ttl, timeout=ttl / 6):
+            if self._stands(held, key, ttl, timeout=ttl / 6):
                 return held.grant
-            sessions.forget(key)
-        in_doubt = sessions.settle(key)
+            registry.forget(key)
+        in_doubt = registry.settle(key)
         grant = self._ask_anew(key, name, ttl, holder)
         if grant is None and in_doubt and self._force_release(name, lease_id):
             grant = self._ask_anew(key, name, ttl, holder)  # the name was held by what an earlier try had left
@@ -121,27 +137,27 @@ class SessionBackend(PostgresBackend):
 
     def _renew(self, lease: Lease, ttl: float) -> bool:
         key = self._key(lease.name, lease.lease_id)
-        session = sessions.find(key)
+        session = registry.find(key)
         if session is None:
             return False
-        stands = self._stands(session, lease.name, ttl, timeout=lease.ttl / 6)
+        stands = self._stands(session, key, ttl, timeout=lease.ttl / 6)
         if not stands:
-            sessions.forget(key)
+            registry.forget(key)
         return stands
 
     def _release(self, name: str, lease_id: UUID, grant_no: int | None) -> bool:
         key = self._key(name, lease_id)
-        session = sessions.forget(key)
+        session = registry.forget(key)
         if session is None:  # never granted, lost, or of another process: unless a try ended in doubt
-            return sessions.settle(key) and self._force_release(name, lease_id)
+            return registry.settle(key) and self._force_release(name, lease_id)
         try:
-            return session.give_up(self._unlocking(name))
+            return session.give_up(self.release_sql, self._identity(name))
         except psycopg.Error as error:
             raise self._doubt("release", name, error) from error
 
     def _force_release(self, name: str, lease_id: UUID) -> bool:
         app = f"{sessions.NAMED}{lease_id}"
-        params = {**self._identity(name), "app": app}
+        params = {**self._identity(name), "app": app, "door": sessions.DOOR}
         return bool(self._execute("force release", name, _END.format(held=self.held_sql), params))
 
     # parts
@@ -150,42 +166,63 @@ class SessionBackend(PostgresBackend):
         """Take the lock on ``session``. ``None``: known to be held by another session."""
         raise NotImplementedError
 
-    def _unlocking(self, name: str) -> str:
-        """What to send to give the lock back. No row, or one with true: it was ours until then."""
-        raise NotImplementedError
-
     def _identity(self, name: str) -> dict[str, Any]:
         """The parameters by which the statements know ``name``."""
         return {"name": self._stored(name)}
 
     def _ask_anew(self, key: Key, name: str, ttl: float, holder: str) -> Grant | None:
         try:
-            session = Session(self.using, key.lease_id, ttl)
+            session = self._session_for(key.lease_id, ttl)
+            refused = False
             try:
-                refuse_pooler(session, self.using)
-                sessions.doubt(key)
+                registry.doubt(key)
                 session.grant = self._take(session, name, key.lease_id, holder)
-                sessions.settle(key)
+                registry.settle(key)
+                refused = session.grant is None
             finally:
-                if session.grant is None:
+                if session.grant is None and not refused:
                     session.close()
         except psycopg.Error as error:
             raise self._doubt("acquire", name, error) from error
         if session.grant is not None:
-            sessions.keep(key, session)
-        return session.grant
+            registry.keep(key, session)
+            return session.grant
+        self._let_rest(session)
+        return None
 
-    def _stands(self, session: Session, name: str, ttl: float, timeout: float) -> bool:
+    def _session_for(self, lease_id: UUID, ttl: float) -> Session:
+        """One that is at rest, else a new one that is known to be direct."""
+        session = registry.wake(registry.place_of(self.kind, self.using, ttl))
+        if session is not None:
+            session.serve(lease_id)
+            return session
+        session = Session(self.using, lease_id, ttl, kind=self.kind)
         try:
-            return session.stands(ttl, timeout)
+            refuse_pooler(session, self.using)
+        except BaseException:
+            session.close()
+            raise
+        session.connection.may_prepare = self.prepares and pooling.preparing_is_set(self.using) is not False
+        return session
+
+    def _let_rest(self, session: Session) -> None:
+        """The name is held by another, which is the answer whatever becomes of this session."""
+        with contextlib.suppress(psycopg.Error):
+            session.stand_back(self.clear_sql)
+
+    def _stands(self, session: Session, key: Key, ttl: float, timeout: float) -> bool:
+        try:
+            return session.stands(key.lease_id, ttl, timeout)
         except psycopg.Error as error:
-            raise self._doubt("prove the session", name, error) from error
+            raise self._doubt("prove the session", self._told(key.name), error) from error
 
     def _key(self, name: str, lease_id: UUID) -> Key:
-        return Key(self.table, self.using, self._stored(name), lease_id)
+        return Key(self.kind, self.using, self._stored(name), lease_id)
 
     def _showing(self, held: str) -> str:
-        return _SHOW.format(held=held, number=self.number_sql, table=self.table)
+        return _SHOW.format(
+            held=held, number=self.number_sql, holder=self.holder_sql, since=self.since_sql, more=self.more_sql
+        )
 
     def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
         name, lease_id, holder, number, acquired_at = row

@@ -18,7 +18,7 @@ PATIENCE = 2.5  # seconds for one answer
 TIMELINE = 40  # bits of a number that are below its timeline
 
 # The tables, and the sequence of numbers, that the statements write to.
-TABLES = tuple(f"aegis_locks_{name}" for name in ("lease", "claim", "advisory", "row_holder", "fence"))
+TABLES = tuple(f"aegis_locks_{name}" for name in ("lease", "claim", "advisory", "fence"))
 SEQUENCE = "aegis_locks_token"
 
 _SERVER = """

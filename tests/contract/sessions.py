@@ -17,7 +17,7 @@ from django.db import connections
 
 from aegis_site.embedded import Services
 from locks import Lease, LeaseLost, LockUnavailable, connection, exclusive
-from locks.backends import sessions
+from locks.backends import session_registry, sessions
 from locks.backends.sessions import Session
 from locks.keepalive import keep_alive
 from locks.testing import LockBackendContract, Outage, exit_status, fork_child, wait_until
@@ -47,6 +47,7 @@ class SessionBackendContract(LockBackendContract):
     """Subclasses set ``alias`` and the statement that takes the lock."""
 
     lock_sql: str
+    lock_by = "execute"  # the method of the session that sends it
 
     def pid_of(self, name: str) -> int:
         """The process of PostgreSQL that holds ``name``."""
@@ -245,15 +246,15 @@ class SessionBackendContract(LockBackendContract):
         with wired_database() as proxy:
             backend, lease_id = wired_row_backend(self.alias), uuid.uuid4()
             backend.release(self.acquired(name, backend))  # probed and seeded
-            execute, left = Session.execute, []
+            execute, left = getattr(Session, self.lock_by), []
 
-            def lose_the_answer(session: Session, sql: str, *params: Any) -> connection.Rows:
+            def lose_the_answer(session: Session, sql: str, *params: Any) -> Any:
                 if sql == self.lock_sql:
                     proxy.swallow_answers()
                 return execute(session, sql, *params)
 
             with monkeypatch.context() as patch:
-                patch.setattr(Session, "execute", lose_the_answer)
+                patch.setattr(Session, self.lock_by, lose_the_answer)
                 patch.setattr(Session, "close", lambda session: left.append(session))
                 patch.setattr(connection, "ANSWER_TIMEOUT", 0.5)
                 with pytest.raises(LockUnavailable):
@@ -338,9 +339,9 @@ class SessionBackendContract(LockBackendContract):
         names = [f"{name}.{number}" for number in range(5)]
         leases = [self.acquired(one) for one in names]
         assert len({self.pid_of(one) for one in names}) == 5
-        count = sessions.held_sessions()
+        count = session_registry.held_sessions()
         assert [self.backend.release(lease) for lease in leases] == [True] * 5
-        assert sessions.held_sessions() == count - 5
+        assert session_registry.held_sessions() == count - 5
 
     def test_force_release_ends_that_session_and_no_other(self, name: str) -> None:
         other = self.acquired(f"{name}.other")

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from locks import LeaseLost, LockUnavailable, connection, exclusive, lock_backends
-from locks.backends import sessions
+from locks.backends import session_registry
 from locks.backends.row_lock import LOCK, RowLockBackend
 from tests.contract.sessions import SessionBackendContract, other_session
 
@@ -18,6 +18,7 @@ from tests.contract.sessions import SessionBackendContract, other_session
 class TestRowLock(SessionBackendContract):
     alias = "row_lock"
     lock_sql = LOCK
+    lock_by = "execute_together"
 
     @property
     def backend(self) -> RowLockBackend:
@@ -49,7 +50,7 @@ class TestRowLock(SessionBackendContract):
         """The server lets go of the row when it aborts the transaction, though the session lives on."""
         for look in (self.backend.verify, self.backend.release):
             lease = self.acquired(name)
-            session = sessions.find(self.backend._key(name, lease.lease_id))
+            session = session_registry.find(self.backend._key(name, lease.lease_id))
             assert session is not None
             with pytest.raises(psycopg.errors.DivisionByZero):
                 session.connection.execute("SELECT 1 / 0")
@@ -63,6 +64,7 @@ class TestRowLock(SessionBackendContract):
         with other_session() as other:
             database = other.info.dbname
             other.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '600ms'")
+            self.backend.close()  # what is at rest began before
             try:
                 with exclusive(name, using=self.alias, ttl=1) as kept:  # renewed each third of a second
                     self.let_pass(1.5)
@@ -74,6 +76,7 @@ class TestRowLock(SessionBackendContract):
                 self.acquired(name)
             finally:
                 other.execute(f"ALTER DATABASE {database} RESET idle_in_transaction_session_timeout")
+                self.backend.close()
 
     def test_no_row_is_ever_changed(self, name: str) -> None:
         """Who holds is read from the row's xmax, which must mean a lock and nothing else."""

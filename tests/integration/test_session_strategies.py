@@ -116,11 +116,11 @@ def test_the_reaper_leaves_what_is_held_by_a_session_it_cannot_name() -> None:
 
 @BOTH
 def test_a_run_leaves_no_session_behind(alias: str) -> None:
-    from locks.backends import sessions
+    from locks.backends import session_registry
 
-    before = sessions.held_sessions()
+    before = session_registry.held_sessions()
     outcomes: list[Outcome] = [
         run(delivery_of(make_tick(make_schedule(f"n{n}", alias=alias))), nothing) for n in range(3)
     ]
     assert {outcome.state for outcome in outcomes} == {ExecutionState.EXECUTED}
-    assert sessions.held_sessions() == before
+    assert session_registry.held_sessions() == before

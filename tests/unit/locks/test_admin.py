@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from locks import connection, exclusive, lock_backends
 
-PAGES = ["leaserecord", "claimrecord", "advisoryrecord", "rowholderrecord", "fencerecord"]
+PAGES = ["leaserecord", "claimrecord", "advisoryrecord", "fencerecord"]
 
 pytestmark = pytest.mark.django_db
 
