@@ -25,6 +25,7 @@ from scheduler.states import TickState
 OUTLIVES = 2 * TTL + 1
 DOWN = 0.5  # seconds between the end of a server and its next start
 ENDED_WITHIN = 5.0  # seconds for the kernel to end what was killed
+SOME_WITHIN = 15.0  # seconds for ticks to be in a state in which they can be published again
 COPIES = 20  # messages published again by one fault
 _QUORUM = frozenset({"redlock"})
 
@@ -141,7 +142,11 @@ class Injector:
     def _duplicate(self, planned: Planned) -> Fault:
         start = boottime()
         states = [TickState.CLOSED] if planned.variant == "closed" else [TickState.DISPATCHED, TickState.STARTED]
-        ticks = list(Tick.objects.filter(state__in=states).order_by("-id")[:COPIES])
+        give_up = time.monotonic() + SOME_WITHIN
+        while not (ticks := list(Tick.objects.filter(state__in=states).order_by("-id")[:COPIES])):
+            if time.monotonic() > give_up:
+                break
+            self._wait(0.05)
         return _fault(planned, start, proof=bool(publish(ticks).ids))
 
     def _kill_beat(self, planned: Planned) -> Fault:

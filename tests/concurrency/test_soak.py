@@ -33,11 +33,11 @@ def soak(environment: dict[str, str], *arguments: str) -> tuple[int, dict[str, A
 
 def test_under_kills_duplicates_and_reloads_every_promise_holds(environment: dict[str, str]) -> None:
     status, verdict, told = soak(
-        environment, "--ticks", "500", "--workers", "2", "--faults", "kill,duplicate,reload,beat-kill"
+        environment, "--ticks", "300", "--workers", "2", "--faults", "kill,duplicate,reload,beat-kill"
     )
     assert verdict["broken_promises"] == [], told
     assert status == 0, (verdict["inconclusive"], told)
-    assert verdict["ticks"] >= 500 and verdict["faults"]
+    assert verdict["ticks"] >= 300 and verdict["faults"]
     for alias, figures in verdict["strategies"].items():
         if alias != "none":
             assert figures["outcomes"].get("executed", 0) > 0, alias
@@ -45,7 +45,7 @@ def test_under_kills_duplicates_and_reloads_every_promise_holds(environment: dic
 
 def test_without_the_tick_guard_the_same_duplicates_are_run(environment: dict[str, str]) -> None:
     status, verdict, told = soak(
-        environment, "--ticks", "400", "--workers", "2", "--faults", "duplicate", "--no-tick-guard"
+        environment, "--ticks", "200", "--workers", "2", "--faults", "duplicate", "--no-tick-guard"
     )
     found = {
         alias: figures["found"]["G2 second body of one tick"] for alias, figures in verdict["strategies"].items()
