@@ -148,7 +148,7 @@ def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
     celery_processes.beat()
     wait_until(
         lambda: Execution.objects.filter(tick__in=stored, state=ExecutionState.EXECUTED).count() == len(stored),
-        timeout=40,
+        timeout=90,
         message="the stored ticks ran",
     )
 
