@@ -58,10 +58,10 @@ def test_a_message_that_comes_again_while_its_body_runs_and_after_it(celery_proc
     assert execution_of(guarded, ExecutionState.DUPLICATE).reason == "this tick was started by another delivery"
     execution_of(unguarded, ExecutionState.PREVENTED)
     assert count(guarded, ExecutionState.RUNNING) == count(unguarded, ExecutionState.RUNNING) == 1  # meanwhile
-    execution_of(guarded, ExecutionState.EXECUTED)
+    for tick in (guarded, unguarded):
+        execution_of(tick, ExecutionState.EXECUTED)
     publish([guarded, unguarded])  # as a broker does that has lost the ack
-    wait_until(lambda: bodies(unguarded) == 2, timeout=40, message="without the guard it ran once more, in its turn")
-    wait_until(lambda: count(unguarded, ExecutionState.EXECUTED) == 2, timeout=40, message="and to its end")
+    wait_until(lambda: count(unguarded, ExecutionState.EXECUTED) >= 2, timeout=40, message="it ran again in turn")
     wait_until(lambda: count(guarded, ExecutionState.DUPLICATE) >= 2, timeout=40, message="with it, refused")
     assert bodies(guarded) == 1 and closed(guarded).outcome == "executed"
 
