@@ -26,6 +26,14 @@ _FORM_FIELDS = {
 }  # fmt: skip
 
 
+def _can_be_stored(value: Any) -> bool:
+    """Whether PostgreSQL takes what Python's parser took for JSON."""
+    try:
+        return "\\u0000" not in json.dumps(value, allow_nan=False).replace("\\\\", "")
+    except ValueError:
+        return False
+
+
 class ScheduleForm(forms.ModelForm):
     """One schedule, with the name of its lock and the strategy that guards it.
 
@@ -112,6 +120,8 @@ class ScheduleForm(forms.ModelForm):
         value = json.loads(empty) if value in (None, "") else value
         if not isinstance(value, kind):
             raise ValidationError(f"This must be {wanted}; you gave {json.dumps(value)}.")
+        if not _can_be_stored(value):
+            raise ValidationError("NaN, infinity and the character NUL cannot be stored; write null, or a text.")
         return value
 
     def clean_lock_name(self) -> str:

@@ -1,0 +1,206 @@
+"""Reports from elsewhere, tried on the lock stores. All of them: ``tests/cases.md``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+import pytest
+from django.test import override_settings
+
+from aegis_site.embedded import Services
+from locks import LeaseLost, LockUnavailable, connection, lock_backends
+from scheduler.runner import run
+from scheduler.states import ExecutionState
+from tests.integration.test_doctor_stores import configured, made
+from tests.integration.test_runner import ALL, GUARDED, in_a_thread, nothing, row
+from tests.integration.test_tokens import ROWS
+from tests.support import wait_until
+from tests.support.engine import delivery_of, make_schedule, make_tick
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"cases.{uuid.uuid4().hex}"
+
+
+@pytest.mark.parametrize("alias", GUARDED)
+def test_each_race_of_sixteen_has_one_winner(alias: str, name: str) -> None:
+    """A race may have none where somebody was not told (split votes, a store that was slow): never two."""
+    gate = Barrier(16)
+
+    def enter(race: int) -> str:
+        gate.wait(30)
+        try:
+            lease = lock_backends[alias].acquire(f"{name}.{race}")
+        except LockUnavailable as unknown:
+            lease, answer = None, f"unknown: {unknown}"
+        else:
+            answer = "won" if lease else "refused"
+        gate.wait(60)  # everybody has asked
+        if lease:
+            lock_backends[alias].release(lease)
+        return answer
+
+    with ThreadPoolExecutor(16) as pool:  # a race has all of its threads, or its barrier would never open
+        races = [list(pool.map(enter, [race] * 16)) for race in range(20)]
+    for answers in races:
+        doubt = [answer for answer in answers if answer.startswith("unknown")]
+        assert answers.count("won") == 1 or (doubt and not answers.count("won")), answers
+    assert any("won" in answers for answers in races)
+
+
+@pytest.mark.parametrize("alias", GUARDED)
+def test_a_lease_may_be_given_back_by_another_thread(alias: str, name: str) -> None:
+    lease = lock_backends[alias].acquire(name)
+    assert lease is not None
+    assert in_a_thread(lambda: lock_backends[alias].release(lease)) is True
+    again = lock_backends[alias].acquire(name)
+    assert again is not None and lock_backends[alias].release(again)
+
+
+@pytest.mark.parametrize("alias", ROWS)
+def test_a_row_that_vanished_under_its_holder_is_a_lost_lease_and_is_made_again(alias: str, name: str) -> None:
+    backend = lock_backends[alias]
+    lease = backend.acquire(name)
+    assert lease is not None
+    connection.execute(f"DELETE FROM {ROWS[alias]} WHERE name = %(name)s", {"name": name})
+    with pytest.raises(LeaseLost):
+        backend.renew(lease)
+    after = backend.acquire(name)
+    assert after is not None and (after.grant_no or 0) > (lease.grant_no or 0)
+    assert backend.release(lease) is False and backend.release(after) is True
+
+
+@pytest.mark.parametrize("alias", ["database", "optimistic", "redis"])
+@pytest.mark.parametrize("skew", [180.0, -180.0])
+def test_the_clock_of_a_worker_takes_no_lease_away(
+    alias: str, skew: float, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = lock_backends[alias].acquire(name, ttl=60)
+    assert lease is not None
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + skew)
+    assert lock_backends[alias].acquire(name) is None
+    assert lock_backends[alias].release(lease) is True
+
+
+def test_two_coroutines_of_one_loop_do_not_share_a_token(name: str) -> None:
+    """The lease is the handle: nothing of it is kept by thread."""
+    backend = lock_backends["redis"]
+
+    async def first(taken: asyncio.Event, over: asyncio.Event) -> bool:
+        lease = backend.acquire(name, ttl=0.3)
+        assert lease is not None
+        over.set()
+        await taken.wait()
+        return backend.release(lease)
+
+    async def second(taken: asyncio.Event, over: asyncio.Event) -> Any:
+        await over.wait()
+        while (lease := backend.acquire(name, ttl=30)) is None:
+            await asyncio.sleep(0.05)
+        taken.set()
+        return lease
+
+    async def both() -> tuple[bool, Any]:
+        events = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(first(*events), second(*events))
+
+    released, lease = asyncio.run(both())
+    assert released is False
+    assert backend.release(lease) is True
+
+
+# Redis
+
+
+@pytest.mark.faults
+def test_a_redis_that_became_a_replica_blocks_and_heals(services: Services) -> None:
+    schedule = make_schedule(alias="redis")
+    with services.redis["locks"].client() as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            refused = run(delivery_of(make_tick(schedule, seconds_ago=5)), nothing)
+        finally:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+    assert refused.state is ExecutionState.BLOCKED and "ReadOnlyError" in row(refused).reason
+    assert run(delivery_of(make_tick(schedule)), nothing).state is ExecutionState.EXECUTED
+
+
+def test_a_redis_at_its_memory_limit_blocks_and_heals(services: Services) -> None:
+    schedule = make_schedule(alias="redis")
+    with configured(services, "maxmemory", "1"):
+        refused = run(delivery_of(make_tick(schedule, seconds_ago=5)), nothing)
+    assert refused.state is ExecutionState.BLOCKED
+    assert run(delivery_of(make_tick(schedule)), nothing).state is ExecutionState.EXECUTED
+
+
+@pytest.mark.parametrize("wrong", ["password", "host", "tls"])
+def test_a_store_that_cannot_be_entered_runs_no_body(wrong: str) -> None:
+    parts = urlsplit(lock_backends["redis"].params["LOCATION"])
+    url = {
+        "password": urlunsplit(parts._replace(netloc=f":wrong@{parts.hostname}:{parts.port}")),
+        "host": "redis://no-such-host.invalid:6379/0",
+        "tls": urlunsplit(parts._replace(scheme="rediss")),
+    }[wrong]
+    from django.conf import settings
+
+    entered: list[int] = []
+    tick = make_tick(make_schedule(alias="redis"))
+    locks = {**settings.LOCKS, "redis": {**settings.LOCKS["redis"], "LOCATION": url}}
+    with override_settings(LOCKS=locks):
+        outcome = run(delivery_of(tick), lambda context: entered.append(1))
+    assert outcome.state is ExecutionState.BLOCKED and row(outcome).reason
+    assert not entered
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+def test_a_redis_that_restarts_again_and_again_leaks_nothing(services: Services, name: str) -> None:
+    backend, server, me = made("redis"), services.redis["locks"], psutil.Process()
+
+    def works() -> bool:
+        try:
+            lease = backend.acquire(name)
+        except LockUnavailable:
+            return False
+        assert lease is not None
+        return backend.release(lease)
+
+    assert works()
+    before = me.num_fds()
+    for _ in range(20):
+        server.kill()
+        with pytest.raises(LockUnavailable):
+            backend.acquire(name)
+        server.start()
+        wait_until(works, timeout=10, message="it works again")
+    assert me.num_fds() <= before + 2
+
+
+# Routers
+
+
+class Astray:
+    """A router that would send every read to a replica that is not there."""
+
+    def db_for_read(self, model: Any, **hints: Any) -> str:
+        return "replica-that-lags"
+
+
+@pytest.mark.parametrize("alias", ALL)
+def test_no_statement_of_a_run_asks_a_router(alias: str) -> None:
+    tick = make_tick(make_schedule(alias=alias))
+    delivery = delivery_of(tick)
+    with override_settings(DATABASE_ROUTERS=[Astray()]):
+        assert run(delivery, nothing).state is ExecutionState.EXECUTED
+        assert run(delivery, nothing).state is ExecutionState.DUPLICATE
