@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db import Error as DatabaseError
-from django.db import connection
 
 from locks.clock import boottime
 from scheduler.conf import conf
@@ -98,7 +98,8 @@ class Ticker:
         rows = _run(dispatch.REDISPATCH, {"grace": conf("REDISPATCH_GRACE"), "batch": conf("BATCH")})
         if rows:
             ids = [row[0] for row in rows]
-            self._publish(list(Tick.objects.filter(pk__in=ids).order_by("fire_time")))
+            again = Tick.objects.using(DEFAULT_DB_ALIAS).filter(pk__in=ids)  # a router would ask a replica
+            self._publish(list(again.order_by("fire_time")))
 
     def _settle(self) -> None:
         for tick_id, outcome in _run(dispatch.SETTLE, {"batch": conf("BATCH")}):

@@ -16,8 +16,10 @@ from django.test import override_settings
 
 from aegis_site.embedded import Services
 from locks import LeaseLost, LockUnavailable, connection, lock_backends
+from scheduler.models import Schedule, Tick
 from scheduler.runner import run
 from scheduler.states import ExecutionState
+from scheduler.ticker import Ticker
 from tests.integration.test_doctor_stores import configured, made
 from tests.integration.test_runner import ALL, GUARDED, in_a_thread, nothing, row
 from tests.integration.test_tokens import ROWS
@@ -204,3 +206,17 @@ def test_no_statement_of_a_run_asks_a_router(alias: str) -> None:
     with override_settings(DATABASE_ROUTERS=[Astray()]):
         assert run(delivery, nothing).state is ExecutionState.EXECUTED
         assert run(delivery, nothing).state is ExecutionState.DUPLICATE
+
+
+def test_no_statement_of_a_pass_asks_a_router() -> None:
+    schedule = make_schedule(every_seconds=1)
+    with override_settings(DATABASE_ROUTERS=[Astray()]):
+        ticker = Ticker()
+        wait_until(lambda: ticker.tick() and ticks_of(schedule) >= 2, timeout=20, message="two ticks were stored")
+        connection.execute("UPDATE aegis_scheduler_tick SET dispatch_at = clock_timestamp()")
+        ticker.tick()
+    assert Tick.objects.using("default").filter(schedule=schedule.pk, copies__gt=0).exists()
+
+
+def ticks_of(schedule: Schedule) -> int:
+    return Tick.objects.using("default").filter(schedule=schedule.pk).count()
