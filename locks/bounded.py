@@ -18,7 +18,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.rows import tuple_row
 
 from .clock import boottime
-from .statements import Rows, Statement
+from .statements import Rows, Statement, together
 
 __all__ = ["STATEMENT_TIMEOUT", "BoundedConnection", "NoAnswer", "NotReplicated", "Rows", "connect"]
 
@@ -85,17 +85,11 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
             raise NotReplicated("; ".join(self.warnings))
         return rows
 
-    def run_together(self, sql: str, params: Mapping[str, Any], *, timeout: float) -> list[Rows]:
-        """The rows of each of several statements, which travel together. Nothing of it is prepared."""
+    def run_together(self, sql: str, params: Mapping[str, str | int], *, timeout: float) -> list[Rows]:
+        """The rows of each of several statements, which travel together; see ``statements.together``."""
         self.give_up_at = boottime() + timeout
         self.warnings.clear()
-        cursor = psycopg.ClientCursor(self).execute(sql, params)
-        rows = [[] if cursor.rownumber is None else cursor.fetchall()]
-        while cursor.nextset():
-            rows.append([] if cursor.rownumber is None else cursor.fetchall())
-        if self.warnings:
-            raise NotReplicated("; ".join(self.warnings))
-        return rows
+        return together(self, sql, params)
 
     def has_gone(self) -> bool:
         """Whether the server has hung up while the connection was idle.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute as exchange
-from psycopg.pq import ExecStatus
+from psycopg.pq import Escaping, ExecStatus
 
 if TYPE_CHECKING:
     from psycopg.abc import Buffer
@@ -89,3 +89,29 @@ class Statement:
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             raise error_from_result(result)
         return result
+
+
+def together(connection: BoundedConnection, sql: str, params: Mapping[str, str | int]) -> list[Rows]:
+    """The rows of each of several statements that travel as one text. Raises the first error of the server.
+
+    Nothing of it is prepared by this. ``params`` are numbers and texts, which are quoted by the library.
+    """
+    quote = Escaping(connection.pgconn).escape_literal
+
+    def literal(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "%"
+        value = params[found[1]]
+        return str(value) if isinstance(value, int) else bytes(quote(value.encode())).decode()
+
+    connection.pgconn.send_query(_PLACE.sub(literal, sql).encode())
+    transformer, found = Transformer(connection), []
+    for result in connection.wait(exchange(connection.pgconn)):
+        if result.status == ExecStatus.TUPLES_OK:
+            transformer.set_pgresult(result)
+            found.append(transformer.load_rows(0, result.ntuples, tuple))
+        elif result.status == ExecStatus.COMMAND_OK:
+            found.append([])
+        else:
+            raise error_from_result(result)
+    return found

@@ -12,22 +12,23 @@ from .base import Grant
 from .sessions import AT_REST, BE_NAMED, NotOurs, Session
 from .sessions_backend import SessionBackend
 
-# In: what names the session; key, name, lease_id, holder. Out: one row (taken, number, known); none, and nothing
-# done, if the session is not ours.
+# In: what names the session; key, name, lease_id, holder. Out: one row (taken, number); none, and nothing done, if
+# the session is not ours.
 # The number is drawn by the session that has just taken the lock and while it has it, so that the order of the
 # numbers is the order of the locks. (true, NULL): the name is not in the registry; the lock *is* held.
-# `known`: the registry has this very pair, so that a refusal is about this name and not about another of that key.
 ACQUIRE = f"""
-WITH s AS MATERIALIZED (SELECT {BE_NAMED.format(local="false")} AS named),
-l AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s) AS taken FROM s WHERE named IS NOT NULL),
+WITH s AS MATERIALIZED (SELECT {BE_NAMED} AS named),
+l AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s) AS taken FROM s WHERE named),
 u AS (UPDATE aegis_locks_advisory
          SET grant_no = greatest(grant_no + 1, aegis_locks_next_token()),
              lease_id = %(lease_id)s, holder = %(holder)s, acquired_at = clock_timestamp()
         FROM l WHERE l.taken AND name = %(name)s AND key = %(key)s RETURNING grant_no)
-SELECT l.taken, u.grant_no,
-       u.grant_no IS NOT NULL OR EXISTS (SELECT FROM aegis_locks_advisory WHERE name = %(name)s AND key = %(key)s)
-FROM l LEFT JOIN u ON true
+SELECT l.taken, u.grant_no FROM l LEFT JOIN u ON true
 """  # noqa: S608 - made of constants
+
+# In: name, key. Out: one row if the registry has this very pair: a refusal is about this name, and not about another
+# of that key.
+KNOWN = "SELECT FROM aegis_locks_advisory WHERE name = %(name)s AND key = %(key)s"
 
 # In: key. Out: whether it was ours. What else there may be is let go of too: the session may serve another lease
 # next.
@@ -35,7 +36,7 @@ RELEASE = f"""
 SELECT pg_advisory_unlock(%(key)s), pg_advisory_unlock_all(), set_config('application_name', '{AT_REST}', false)
 """
 
-CLEAR = f"SELECT true, pg_advisory_unlock_all(), set_config('application_name', '{AT_REST}', false)"
+CLEAR = f"SELECT pg_advisory_unlock_all(), set_config('application_name', '{AT_REST}', false)"
 
 # In: name, key. Two sessions may seed at once; either is fine. Nothing if either half stands for something else.
 SEED = "INSERT INTO aegis_locks_advisory (name, key) VALUES (%(name)s, %(key)s) ON CONFLICT DO NOTHING"
@@ -85,7 +86,6 @@ class AdvisoryLockBackend(SessionBackend):
     since_sql: ClassVar[str] = "r.acquired_at"
     more_sql: ClassVar[str] = "LEFT JOIN aegis_locks_advisory r ON r.name = held.name AND r.lease_id = lease.id"
     number_sql: ClassVar[str] = "r.grant_no"
-    prepares: ClassVar[bool] = True
     release_sql: ClassVar[str] = RELEASE
     clear_sql: ClassVar[str] = CLEAR
     held_sql: ClassVar[str] = HELD
@@ -96,11 +96,11 @@ class AdvisoryLockBackend(SessionBackend):
         for may_seed in (True, False):
             rows = session.execute(ACQUIRE, params)
             if not rows:
-                raise NotOurs
-            taken, number, known = rows[0]
+                raise NotOurs("its session is not the one that was announced, or is being ended")
+            taken, number = rows[0]
             if taken and number is not None:
                 return Grant(number)
-            if known and not taken:
+            if not taken and session.execute(KNOWN, params):
                 return None
             if taken:
                 session.execute(RELEASE, params)

@@ -11,16 +11,21 @@ import psycopg
 
 from ..base import LeaseInfo
 from .base import Grant
-from .sessions import BE_NAMED, Session
+from .sessions import BE_NAMED_IN_TRANSACTION, Session
 from .sessions_backend import SessionBackend
 
 # In: what names the session, and name. Two statements in one exchange. Out: one row: locked. None: the name has no
 # row yet, which is never "busy", or the session is not ours.
-LOCK = f"""
-BEGIN;
-SELECT name FROM aegis_locks_row WHERE name = %(name)s AND {BE_NAMED.format(local="true")} IS NOT NULL
-FOR UPDATE NOWAIT
-"""  # noqa: S608 - made of constants
+LOCK = "BEGIN; EXECUTE aegis_lock(%(name)s, %(pid)s, %(app)s)"
+
+# Sent once to each session. EXECUTE, and not the driver, so that it can travel with BEGIN.
+_LOCK = "SELECT name FROM aegis_locks_row WHERE name = %(name)s AND {named} FOR UPDATE NOWAIT"
+PREPARE = "PREPARE aegis_lock(text, int, text) AS " + _LOCK.format(named=BE_NAMED_IN_TRANSACTION).replace(
+    "%(name)s", "$1"
+).replace("%(pid)s", "$2").replace("%(app)s", "$3")
+
+# Out: true. A rolled back transaction holds no row; and no other lock is taken along to the next lease either.
+CLEAR = "ROLLBACK; SELECT pg_advisory_unlock_all() IS NOT NULL"
 
 # In: name. Two sessions may seed at once; either is fine.
 SEED = "INSERT INTO aegis_locks_row (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
@@ -55,8 +60,9 @@ class RowLockBackend(SessionBackend):
 
     kind: ClassVar[str] = "row lock"
     in_transaction: ClassVar[bool] = True
-    release_sql: ClassVar[str] = "ROLLBACK"
-    clear_sql: ClassVar[str] = "ROLLBACK"
+    release_sql: ClassVar[str] = CLEAR
+    clear_sql: ClassVar[str] = CLEAR
+    prepare_sql: ClassVar[str | None] = PREPARE
     holder_sql: ClassVar[str] = r"substring(a.query FROM '^/\* held by (\S+) \*/')"
     since_sql: ClassVar[str] = "a.xact_start"
     held_sql: ClassVar[str] = f"{ALL_HELD} WHERE k.name = %(name)s"

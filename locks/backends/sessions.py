@@ -63,12 +63,17 @@ _SET = """set_config('application_name', %(app)s, false),
 # On a Unix socket the tcp_ settings are ignored: there is no wire, and the death of either side is told at once.
 SAY = f"SELECT pg_backend_pid(), CASE WHEN pg_backend_pid() = %(pid)s THEN ARRAY[{_SET}] END"
 
-# For the statement that takes a lock, and before it does: the name of the lease, until the end of the transaction if
-# it has one. NULL: not our session. Elements of an array are evaluated one after the other.
-BE_NAMED = f"""CASE WHEN pg_backend_pid() = %(pid)s THEN ARRAY[
-    pg_advisory_lock_shared({DOOR}, %(pid)s)::text,
-    set_config('application_name', %(app)s, {{local}}),
-    pg_advisory_unlock_shared({DOOR}, %(pid)s)::text] END"""
+# For the statement that takes a lock, and before it does: the name of the lease. False: not our session, or somebody
+# is about to end it. The parts of an AND are looked at one after the other. The door is shut again at the end of the
+# statement, where that is a transaction of its own; in one that stays open at once, and there the name goes with it.
+_BE_NAMED = (
+    "(pg_backend_pid() = %(pid)s AND {open} AND set_config('application_name', %(app)s, {local}) IS NOT NULL{shut})"
+)
+BE_NAMED = _BE_NAMED.format(open=f"pg_try_advisory_xact_lock_shared({DOOR}, %(pid)s)", local="false", shut="")
+BE_NAMED_IN_TRANSACTION = _BE_NAMED.format(
+    open=f"pg_try_advisory_lock_shared({DOOR}, %(pid)s)", local="true",
+    shut=f" AND pg_advisory_unlock_shared({DOOR}, %(pid)s)",
+)  # fmt: skip
 
 # A statement whose client has died is ended within half a second instead of at its own end. lock_timeout is off,
 # because its error is the same as that of NOWAIT: only a lock that is held may look like one.
@@ -76,7 +81,9 @@ SETTINGS = {"client_connection_check_interval": "500", "lock_timeout": "0"}
 
 
 class NotOurs(psycopg.OperationalError):
-    """Another process of the server answers than the one that was announced. Nothing was locked."""
+    """Another process of the server answers than the one that was announced, or the session is being ended. Nothing
+    was locked.
+    """
 
 
 class Session:
@@ -200,8 +207,8 @@ class Session:
             self._finish_earlier_exchange()
             if self._status == TransactionStatus.INERROR:  # the transaction was aborted, and let go of its row
                 return None
-            if self.note and params is not None:
-                return self.connection.run_together(self.note + sql, params, timeout=timeout)[0]
+            if params is None or self.note:
+                return self.connection.run_together(self.note + sql, params or {}, timeout=timeout)[-1]
             # It warns if the lock that is to be given back was not held, and answers with false.
             return self.connection.run(sql, params, timeout=timeout, may_warn=True)
         except connection.NoAnswer:

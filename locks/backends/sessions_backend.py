@@ -10,7 +10,6 @@ from uuid import UUID
 import psycopg
 from django.core import checks
 
-from .. import pooling
 from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
 from ..examination import sessions as session_examination
 from ..findings import Findings
@@ -86,7 +85,7 @@ class SessionBackend(PostgresBackend):
     params_validator: ClassVar[type[ParamsValidator]] = SessionParams
 
     kind: ClassVar[str]  # of its locks, for people and to tell its sessions apart
-    prepares: ClassVar[bool] = False  # do its statements outlive the end of a transaction?
+    prepare_sql: ClassVar[str | None] = None  # for a new session, before its first lease
     release_sql: ClassVar[str]  # gives the lock back. No row, or one with true: it was ours until then
     clear_sql: ClassVar[str]  # lets go of all that a session may hold that was refused the lock
     in_transaction: ClassVar[bool] = False  # does a session that holds a lease have an open transaction?
@@ -151,7 +150,7 @@ class SessionBackend(PostgresBackend):
         if session is None:  # never granted, lost, or of another process: unless a try ended in doubt
             return registry.settle(key) and self._force_release(name, lease_id)
         try:
-            return session.give_up(self.release_sql, self._identity(name))
+            return session.give_up(self.release_sql, self._identity(name) if "%(" in self.release_sql else None)
         except psycopg.Error as error:
             raise self._doubt("release", name, error) from error
 
@@ -173,22 +172,19 @@ class SessionBackend(PostgresBackend):
     def _ask_anew(self, key: Key, name: str, ttl: float, holder: str) -> Grant | None:
         try:
             session = self._session_for(key.lease_id, ttl)
-            refused = False
             try:
+                grant = session.grant = self._take(session, name, key.lease_id, holder)
+            except BaseException:
                 registry.doubt(key)
-                session.grant = self._take(session, name, key.lease_id, holder)
-                registry.settle(key)
-                refused = session.grant is None
-            finally:
-                if session.grant is None and not refused:
-                    session.close()
+                session.close()
+                raise
         except psycopg.Error as error:
             raise self._doubt("acquire", name, error) from error
-        if session.grant is not None:
+        if grant is None:
+            self._let_rest(session)
+        else:
             registry.keep(key, session)
-            return session.grant
-        self._let_rest(session)
-        return None
+        return grant
 
     def _session_for(self, lease_id: UUID, ttl: float) -> Session:
         """One that is at rest, else a new one that is known to be direct."""
@@ -199,10 +195,12 @@ class SessionBackend(PostgresBackend):
         session = Session(self.using, lease_id, ttl, kind=self.kind)
         try:
             refuse_pooler(session, self.using)
+            if self.prepare_sql:
+                session.execute(self.prepare_sql)
         except BaseException:
             session.close()
             raise
-        session.connection.may_prepare = self.prepares and pooling.preparing_is_set(self.using) is not False
+        session.connection.may_prepare = True
         return session
 
     def _let_rest(self, session: Session) -> None:

@@ -2,9 +2,12 @@
 
     make bench-locks ARGS="--rounds 40 --calls 25"
 
-The floor of a store is what the strategy must say to it at least, by the same driver, with nothing around it. Rivals
-are measured where they are installed (requirements-bench.txt); none of them numbers its grants, has an idempotent
-acquire or a trust window. Exit status 1 if a strategy is slower than its bar.
+The floor of a store is what the strategy must say to it at least, by the same driver, with nothing around it. A lock
+that is a session's must also say in the same breath whose it is, because neither a locked row nor an advisory lock
+bears a mark of its holder: without, `inspect` and `force_release` had nothing to go by. So the floors of `advisory`
+and `row_lock` give the session a name; what they take without it is shown beside them. Rivals are measured where they
+are installed (requirements-bench.txt); none of them numbers its grants, has an idempotent acquire or a trust window.
+Exit status 1 if a strategy is slower than its bar.
 """
 
 from __future__ import annotations
@@ -35,10 +38,12 @@ WHERE name = 'n' AND expires_at <= clock_timestamp() RETURNING token
 """
 LEASE_RELEASE = "UPDATE bench_lease SET holder = '', expires_at = 'epoch' WHERE name = 'n' AND holder = %s"
 ADVISORY = """
-WITH l AS MATERIALIZED (SELECT pg_try_advisory_lock(42) AS ok),
+WITH l AS MATERIALIZED (SELECT pg_try_advisory_lock(42) AS ok{named}),
      u AS (UPDATE bench_lease SET token = token + 1 FROM l WHERE l.ok AND name = 'counter' RETURNING token)
 SELECT l.ok, u.token FROM l LEFT JOIN u ON true
 """
+ROW_LOCK = "SELECT name{named} FROM bench_lease WHERE name = 'n' FOR UPDATE NOWAIT"
+NAMED = ", set_config('application_name', %s, false)"
 
 
 def ours(store: str, alias: str) -> Case:
@@ -66,19 +71,34 @@ def postgres_cases(url: str) -> Iterator[Case]:
         assert connection.execute(LEASE, (holder,)).fetchone()
         connection.execute(LEASE_RELEASE, (holder,))
 
+    yield Case("rows", "floor: UPDATE of a lease, UPDATE to release", lease, floor=True)
+    yield from session_cases(connection, psycopg.connect(url))
+
+
+def session_cases(connection: psycopg.Connection, rows: psycopg.Connection) -> Iterator[Case]:
+    named_advisory, bare_advisory = ADVISORY.format(named=NAMED), ADVISORY.format(named="")
+    named_row, bare_row = ROW_LOCK.format(named=NAMED), ROW_LOCK.format(named="")
+
     def advisory() -> None:
-        assert connection.execute(ADVISORY).fetchone()[0]  # type: ignore[index]
+        assert connection.execute(named_advisory, (str(uuid.uuid4()),)).fetchone()[0]  # type: ignore[index]
         connection.execute("SELECT pg_advisory_unlock(42)")
 
-    rows = psycopg.connect(url)
+    def nameless_advisory() -> None:
+        assert connection.execute(bare_advisory).fetchone()[0]  # type: ignore[index]
+        connection.execute("SELECT pg_advisory_unlock(42)")
 
     def row_lock() -> None:
-        assert rows.execute("SELECT name FROM bench_lease WHERE name = 'n' FOR UPDATE NOWAIT").fetchone()
+        assert rows.execute(named_row, (str(uuid.uuid4()),)).fetchone()
         rows.rollback()
 
-    yield Case("rows", "floor: UPDATE of a lease, UPDATE to release", lease, floor=True)
-    yield Case("advisory", "floor: advisory lock with a counter, unlock", advisory, floor=True)
-    yield Case("row_lock", "floor: BEGIN, SELECT FOR UPDATE NOWAIT, ROLLBACK", row_lock, floor=True)
+    def nameless_row_lock() -> None:
+        assert rows.execute(bare_row).fetchone()
+        rows.rollback()
+
+    yield Case("advisory", "floor: advisory lock with counter and name, unlock", advisory, floor=True)
+    yield Case("advisory", "the same without a name: nobody knows whose it is", nameless_advisory)
+    yield Case("row_lock", "floor: BEGIN, SELECT FOR UPDATE NOWAIT, name, ROLLBACK", row_lock, floor=True)
+    yield Case("row_lock", "the same without a name: nobody knows whose it is", nameless_row_lock)
 
 
 def redis_cases(url: str, quorum: list[str]) -> Iterator[Case]:

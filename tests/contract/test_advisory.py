@@ -12,6 +12,7 @@ import pytest
 from locks import LockUnavailable, connection, lock_backends
 from locks.backends.advisory import ACQUIRE, key_of
 from locks.testing import count_lost_updates
+from tests.contract.resting import RestingSessions
 from tests.contract.sessions import SessionBackendContract, other_session
 
 REGISTERED = "SELECT name, key FROM aegis_locks_advisory WHERE name = %(name)s"
@@ -19,7 +20,7 @@ KEY_OF = "import sys; from locks.backends.advisory import key_of; print(key_of(s
 
 
 @pytest.mark.django_db
-class TestAdvisory(SessionBackendContract):
+class TestAdvisory(RestingSessions, SessionBackendContract):
     alias = "advisory"
     lock_sql = ACQUIRE
 

@@ -72,6 +72,17 @@ class TestRedis(LockBackendContract):
                 backend.acquire(name)
             assert secret not in f"{caught.value} {caught.value.__cause__}" or not secret.isalnum()
 
+    def test_an_answer_that_comes_late_is_never_read_by_a_later_question(self, name: str) -> None:
+        with wired_redis(self.alias) as (backend, (proxy,)):
+            lease = self.acquired(name, backend)
+            proxy.hold_answers()
+            with pytest.raises(LockUnavailable):
+                backend.renew(lease)
+            proxy.heal()
+            for _ in range(3):
+                assert backend.inspect(f"{name}.other") is None
+                assert backend.renew(lease).lease_id == lease.lease_id
+
     def test_swallowed_answer_is_unavailable_and_the_same_id_gets_the_grant(self, name: str) -> None:
         with wired_redis(self.alias) as (backend, (proxy,)):
             backend.release(self.acquired(f"{name}.warm-up", backend))

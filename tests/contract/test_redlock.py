@@ -12,7 +12,16 @@ from locks import LeaseLost, LockUnavailable, lock_backends
 from locks.backends import nodes, scripts
 from locks.backends.clients import lock_key
 from locks.backends.redlock import RedlockBackend
-from locks.testing import LockBackendContract, Outage, TcpProxy, admit_nodes, answer_late, wait_until
+from locks.testing import (
+    LockBackendContract,
+    Outage,
+    TcpProxy,
+    admit_nodes,
+    answer_late,
+    exit_status,
+    fork_child,
+    wait_until,
+)
 from tests.contract.wires import WIRED, wired_redis
 
 Wired = tuple[RedlockBackend, list[TcpProxy]]
@@ -131,6 +140,72 @@ class TestRedlock(LockBackendContract):
                 for proxy in proxies:
                     proxy.heal()
             assert asked.result() is not None
+
+    def test_an_answer_that_comes_late_is_never_read_by_a_later_question(self, name: str, wired: Wired) -> None:
+        """A node holds the answer to one question back until it is asked another one."""
+        backend, proxies = wired
+        lease = self.acquired(name, backend)
+        for proxy in proxies:
+            proxy.hold_answers()
+        with pytest.raises(LockUnavailable):
+            backend.renew(lease)  # each node answers 1, unheard
+        for proxy in proxies:
+            proxy.heal()
+        for _ in range(3):
+            assert backend.inspect(f"{name}.other") is None
+            shown = backend.inspect(name)
+            assert shown is not None
+            assert shown.lease_id == lease.lease_id
+
+    def test_silent_nodes_cost_one_time_out_together(self, name: str, wired: Wired) -> None:
+        """Two nodes hang with a wire open, which is the bound that ``longest_exchange`` tells."""
+        backend, proxies = wired
+        self.acquired(f"{name}.warm-up", backend)
+        for proxy in proxies[:2]:
+            proxy.swallow_answers()
+        asked_at = backend.clock()
+        self.acquired(name, backend)
+        assert backend.longest_exchange is not None
+        assert backend.timeout <= backend.clock() - asked_at <= backend.longest_exchange + 0.2
+
+    def test_wires_are_kept_and_many_threads_share_none(self, name: str) -> None:
+        def use(number: int) -> bool:
+            lease = self.backend.acquire(f"{name}.{number}")
+            assert lease is not None
+            shown = self.backend.inspect(f"{name}.{number}")
+            assert shown is not None
+            assert shown.lease_id == lease.lease_id
+            return self.backend.release(lease)
+
+        with ThreadPoolExecutor(20) as pool:
+            assert all(pool.map(use, range(200)))
+        opened = [node.client.info("stats")["total_connections_received"] for node in self.backend.nodes]
+        assert all(use(number) for number in range(20))
+        again = [node.client.info("stats")["total_connections_received"] for node in self.backend.nodes]
+        assert again == opened
+
+    def test_a_forked_child_asks_over_wires_of_its_own(self, name: str) -> None:
+        lease = self.acquired(name)
+
+        def ask() -> None:
+            own = self.acquired(f"{name}.child")
+            assert self.backend.acquire(name) is None
+            assert self.backend.release(own) is True
+
+        children = [fork_child(ask) for _ in range(3)]
+        for _ in range(50):
+            shown = self.backend.inspect(name)
+            assert shown is not None
+            assert shown.lease_id == lease.lease_id
+        assert [exit_status(child) for child in children] == [0, 0, 0]
+
+    def test_a_node_that_restarted_is_asked_over_a_new_wire(self, name: str, wired: Wired) -> None:
+        backend, proxies = wired
+        self.acquired(f"{name}.warm-up", backend)
+        for proxy in proxies:
+            proxy.cut()
+            proxy.heal()
+        self.acquired(name, backend)
 
     def test_release_reaches_a_node_that_was_silent(self, name: str, wired: Wired) -> None:
         backend, proxies = wired

@@ -11,11 +11,12 @@ from django.core.management import call_command
 from locks import LeaseLost, LockUnavailable, connection, exclusive, lock_backends
 from locks.backends import session_registry
 from locks.backends.row_lock import LOCK, RowLockBackend
+from tests.contract.resting import RestingSessions
 from tests.contract.sessions import SessionBackendContract, other_session
 
 
 @pytest.mark.django_db
-class TestRowLock(SessionBackendContract):
+class TestRowLock(RestingSessions, SessionBackendContract):
     alias = "row_lock"
     lock_sql = LOCK
     lock_by = "execute_together"

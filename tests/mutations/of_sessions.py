@@ -9,6 +9,7 @@ ROW_LOCK = "tests/contract/test_row_lock.py::TestRowLock::"
 ENGINE = "tests/integration/test_session_strategies.py::"
 SEEN = "test_a_session_ended_between_the_last_renewal_and_the_end_is_seen_before_the_result_counts"
 SESSIONS = "locks/backends/sessions.py"
+REGISTRY = "locks/backends/session_registry.py"
 BACKEND = "locks/backends/sessions_backend.py"
 
 
@@ -34,7 +35,7 @@ OF_SESSIONS = [
     Mutation(
         "a collision looks like a busy name",
         "locks/backends/advisory.py",
-        r"if known and not taken:",
+        r"if not taken and session\.execute\(KNOWN, params\):",
         "if not taken:",
         (ADVISORY + "test_a_forged_collision_is_refused_and_never_shared[True]",),
     ),
@@ -51,8 +52,8 @@ OF_SESSIONS = [
     Mutation(
         "one session for all leases of a process",
         BACKEND,
-        r"session = Session\(self\.using, key\.lease_id, ttl\)",
-        "session = next(iter(sessions._process.sessions), None) or Session(self.using, key.lease_id, ttl)",
+        r"session = Session\((self\.using, lease_id, ttl, kind=self\.kind)\)",
+        r"session = next(iter(registry._process.sessions), None) or Session(\1)",
         (
             ADVISORY + "test_two_threads_of_one_process_exclude_each_other",
             ADVISORY + "test_each_lease_has_a_session_of_its_own",
@@ -69,23 +70,23 @@ OF_SESSIONS = [
     Mutation(
         "no answer is a lost lease",
         SESSIONS,
-        r"except connection\.NoAnswer:\n                raise",
-        "except connection.NoAnswer:\n                return None",
+        r"except connection\.NoAnswer:\n            raise",
+        "except connection.NoAnswer:\n            return None",
         of_both("test_a_half_open_connection_is_doubt_until_the_window_ends"),
     ),
     Mutation(
         "a session is not used again after a late answer",
         SESSIONS,
-        r"                self\._finish_earlier_exchange\(\)\n",
+        r"            self\._finish_earlier_exchange\(\)\n",
         "",
         of_both("test_an_answer_that_comes_late_loses_nothing"),
     ),
     Mutation(
-        "the session is left open after its lease",
-        SESSIONS,
-        r"(rows = self\._ask\(unlock, connection\.ANSWER_TIMEOUT\)\n        finally:\n            )self\.close\(\)",
-        r"\1pass",
-        (ADVISORY + "test_the_number_of_connections_stays_flat",),
+        "any number of sessions rests",
+        REGISTRY,
+        r"room = .*?\n",
+        "room = True\n",
+        of_both("test_few_sessions_rest_and_none_for_long"),
     ),
     Mutation(
         "the result counts though the session ended before it",
@@ -99,14 +100,15 @@ OF_SESSIONS = [
     ),
     Mutation(
         "a forked child keeps its parent's session open",
-        SESSIONS,
+        REGISTRY,
         r"        session\.disown\(null\)",
         "        pass",
-        of_both("test_kill_9_frees_the_name_though_a_child_of_the_holder_lives_on"),
+        of_both("test_kill_9_frees_the_name_though_a_child_of_the_holder_lives_on")
+        + of_both("test_a_forked_child_keeps_no_resting_session_of_its_parent_open"),
     ),
     Mutation(
         "a forked child uses its parent's sessions",
-        SESSIONS,
+        REGISTRY,
         r"    os\.close\(null\)\n    _process = _Process\(\)",
         "    os.close(null)",
         of_both("test_a_forked_child_neither_holds_nor_ends_its_parents_lease"),
@@ -142,7 +144,7 @@ OF_SESSIONS = [
     Mutation(
         "an aborted transaction is taken for a held row",
         SESSIONS,
-        r"if self\._status is TransactionStatus\.INERROR:",
+        r"if self\._status == TransactionStatus\.INERROR:",
         "if False:",
         (ROW_LOCK + "test_an_aborted_transaction_is_a_lost_lease",),
     ),
@@ -166,5 +168,47 @@ OF_SESSIONS = [
         r"if info\.lease_id is None:[^\n]*\n            return True",
         "if info.lease_id is None:\n            return False",
         (ENGINE + "test_the_reaper_leaves_what_is_held_by_a_session_it_cannot_name",),
+    ),
+    Mutation(
+        "a session goes on to another lease while it is being ended",
+        SESSIONS,
+        r" AND \{open\} AND ",
+        " AND ",
+        of_both("test_a_session_that_is_being_ended_takes_no_other_lease"),
+    ),
+    Mutation(
+        "a session is handed on with what else it holds",
+        "locks/backends/advisory.py",
+        r", pg_advisory_unlock_all\(\)",
+        "",
+        (ADVISORY + "test_a_session_at_rest_holds_nothing_whatever_was_done_on_it",),
+    ),
+    Mutation(
+        "a row lock's session is handed on with what else it holds",
+        "locks/backends/row_lock.py",
+        r"; SELECT pg_advisory_unlock_all\(\) IS NOT NULL",
+        "",
+        (ROW_LOCK + "test_a_session_at_rest_holds_nothing_whatever_was_done_on_it",),
+    ),
+    Mutation(
+        "a session whose patience was changed serves others",
+        SESSIONS,
+        r" and self\.ttl == self\.place\.ttl",
+        "",
+        of_both("test_another_ttl_is_another_session"),
+    ),
+    Mutation(
+        "a late renewal speaks for the session's next lease",
+        SESSIONS,
+        r"            if self\.lease_id != lease_id:\n                return False\n",
+        "",
+        of_both("test_a_late_renewal_does_not_touch_the_next_lease"),
+    ),
+    Mutation(
+        "a session that ended at rest is used",
+        SESSIONS,
+        r" or self\.connection\.has_gone\(\)",
+        "",
+        of_both("test_a_session_that_ended_at_rest_is_replaced_unnoticed"),
     ),
 ]

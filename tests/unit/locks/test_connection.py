@@ -13,9 +13,10 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
-from locks import connection
+from locks import connection, pooling
 from locks.testing import exit_status, fork_child, wait_until
-from tests.contract.wires import WIRED, wired_database
+from tests.contract.pooler import TransactionPooler
+from tests.contract.wires import WIRED, database_address, database_behind, wired_database
 
 pytestmark = pytest.mark.django_db
 
@@ -200,6 +201,101 @@ def test_close_all_reaches_other_threads() -> None:
         connection.close_all()
         wait_until(lambda: not alive(theirs))
         assert pool.submit(backend_pid).result() != theirs
+
+
+# prepared statements
+
+PREPARED = "SELECT count(*) FROM pg_prepared_statements"
+ECHO = "SELECT %(a)s::int, %(b)s::text, %(c)s::uuid, '100%%'"
+
+
+def prepared() -> int:
+    count: int = connection.execute(PREPARED)[0][0]
+    return count
+
+
+def test_a_statement_that_comes_again_is_prepared_and_answers_the_same() -> None:
+    for number in range(20):
+        values = {"a": number * 10_000_000, "b": f"it's {number}", "c": uuid.uuid4()}
+        assert connection.execute(ECHO, values) == [(values["a"], values["b"], values["c"], "100%")]
+    assert prepared() == 1
+    for values in ({"a": None, "b": None, "c": None}, {"a": 1, "b": "\\ %s", "c": None}):
+        assert connection.execute(ECHO, values) == [(values["a"], values["b"], None, "100%")]
+
+
+def test_an_error_in_a_prepared_statement_is_raised_and_leaves_it_usable() -> None:
+    divide = "SELECT 10 / %(by)s::int"
+    for _ in range(10):
+        assert connection.execute(divide, {"by": 5}) == [(2,)]
+    pid = backend_pid()
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.execute(divide, {"by": 0})
+    assert connection.execute(divide, {"by": 2}) == [(5,)]
+    assert (backend_pid(), prepared()) == (pid, 1)
+
+
+def test_a_warning_of_a_prepared_statement_is_no_success() -> None:
+    unlock = "SELECT pg_advisory_unlock(%(key)s)"
+    for _ in range(10):
+        with pytest.raises(connection.NotReplicated):
+            connection.execute(unlock, {"key": 2**40})
+
+
+def test_a_dead_wire_is_bounded_under_a_prepared_statement() -> None:
+    with wired_database() as proxy:
+        for _ in range(10):
+            connection.execute(ECHO, {"a": 1, "b": "", "c": None}, using=WIRED)
+        proxy.swallow_answers()
+        with pytest.raises(connection.NoAnswer):
+            connection.execute(ECHO, {"a": 1, "b": "", "c": None}, using=WIRED, timeout=0.1)
+
+
+@pytest.mark.parametrize("honest", [False, True], ids=["own-number", "servers-number"])
+def test_nothing_is_prepared_behind_a_pooler(honest: bool) -> None:
+    with TransactionPooler(database_address(), honest=honest) as pooler, database_behind(pooler.port):
+        for number in range(20):
+            assert connection.execute("SELECT %(a)s::int", {"a": number}, using=WIRED) == [(number,)]
+        assert connection.execute(PREPARED, using=WIRED) == [(0,)]
+
+
+@pytest.mark.parametrize(("setting", "count"), [(None, 0), (5, 1)])
+def test_the_databases_options_decide_about_preparing(setting: int | None, count: int) -> None:
+    with wired_database():
+        connections.settings[WIRED]["OPTIONS"] = {"prepare_threshold": setting}
+        for number in range(20):
+            connection.execute("SELECT %(a)s::int", {"a": number}, using=WIRED)
+        assert connection.execute(PREPARED, using=WIRED) == [(count,)]
+
+
+def test_statements_that_vanished_are_an_error_once_and_prepared_no_more() -> None:
+    """What a pooler does that was not seen: the session is another one."""
+    with wired_database():
+        for _ in range(10):
+            connection.execute("SELECT %(a)s::int", {"a": 1}, using=WIRED)
+        connection.execute("DEALLOCATE ALL", using=WIRED)
+        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+            connection.execute("SELECT %(a)s::int", {"a": 1}, using=WIRED)
+        for _ in range(10):
+            assert connection.execute("SELECT %(a)s::int", {"a": 1}, using=WIRED) == [(1,)]
+        assert connection.execute(PREPARED, using=WIRED) == [(0,)]
+    pooling._refuted.discard(WIRED)
+
+
+def test_a_migration_under_a_prepared_statement_is_an_error_once() -> None:
+    table = f"t_{uuid.uuid4().hex}"
+    connection.execute(f"CREATE TABLE {table} (a int)")
+    try:
+        for _ in range(10):
+            connection.execute(f"SELECT a FROM {table} WHERE a > %(a)s::int", {"a": 1})
+        connection.execute(f"ALTER TABLE {table} ALTER a TYPE text")
+        connection.execute(f"ALTER TABLE {table} ALTER a TYPE bigint USING a::bigint")
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            connection.execute(f"SELECT a FROM {table} WHERE a > %(a)s::int", {"a": 1})
+        for _ in range(10):
+            assert connection.execute(f"SELECT a FROM {table} WHERE a > %(a)s::int", {"a": 1}) == []
+        assert prepared() == 1
+    finally:
+        connection.execute(f"DROP TABLE {table}")
 
 
 def test_another_database_engine_is_refused() -> None:
