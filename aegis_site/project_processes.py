@@ -27,3 +27,8 @@ def celery(name: str, *arguments: str, logs: Path, env: Mapping[str, str] | None
 def worker_is_ready(process: ChildProcess) -> bool:
     """Whether a worker has said that it takes messages."""
     return " ready." in process.log.read_text(errors="replace")
+
+
+def beat_is_ready(process: ChildProcess) -> bool:
+    """Whether a beat has begun its passes."""
+    return "beat: Starting..." in process.log.read_text(errors="replace")

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from aegis_site.embedded import ChildProcess
-from aegis_site.project_processes import celery, python, worker_is_ready
+from aegis_site.project_processes import beat_is_ready, celery, python, worker_is_ready
 
 # Bodies that one worker runs at the same time.
 CONCURRENCY = 3
@@ -31,8 +31,8 @@ class Fleet:
         self._wanted = (workers, beats)
         logs.mkdir(parents=True, exist_ok=True)
 
-    def start_web_and_workers(self) -> None:
-        """Start all but the beats, so that the first tick finds everybody listening."""
+    def start(self) -> None:
+        """Start all of them. The catalog is still empty: the first tick is to find everybody listening."""
         self.web = python(
             "web", "-m", "gunicorn", "aegis_site.wsgi", "--bind", f"127.0.0.1:{self.port}", "--threads", "4",
             "--no-control-socket", logs=self.logs,
@@ -45,16 +45,16 @@ class Fleet:
                 )
             )  # fmt: skip
 
-    def start_beats(self) -> None:
         for number in range(1, self._wanted[1] + 1):
             pid_file = self.logs / f"beat-{number}.pid"
             pid_file.unlink(missing_ok=True)
             self.beats.append(celery(f"beat-{number}", "beat", "--pidfile", str(pid_file), logs=self.logs))
 
     def ready(self) -> bool:
-        """Whether every worker takes messages and the pages answer. Raises ``FleetError`` where one has ended."""
+        """Whether every process does its work and the pages answer. Raises ``FleetError`` where one has ended."""
         self.check()
         listening = all(worker_is_ready(worker) for worker in self.workers)
+        listening = listening and all(beat_is_ready(beat) for beat in self.beats)
         return listening and _answers(f"http://127.0.0.1:{self.port}/healthz")
 
     def check(self) -> None:

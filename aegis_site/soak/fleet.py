@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 
 from aegis_site.embedded import ChildProcess, Services
-from aegis_site.project_processes import celery, worker_is_ready
+from aegis_site.project_processes import beat_is_ready, celery, worker_is_ready
 from locks.testing import TcpProxy
 
 CHILDREN = 6  # bodies that one worker runs at the same time
@@ -49,7 +49,13 @@ class Fleet:
             time.sleep(0.1)
 
     def start_beats(self) -> None:
+        """Return when all of them pass."""
         self.beats = [self._beat(number) for number in range(self._wanted_beats)]
+        give_up = time.monotonic() + READY_WITHIN
+        while not all(beat_is_ready(beat) for beat in self.beats):
+            if time.monotonic() > give_up or not all(beat.running for beat in self.beats):
+                raise SoakError(f"A beat did not become ready; the logs are in {self._logs}.")
+            time.sleep(0.1)
 
     def restart_worker(self, number: int) -> None:
         """Put a new worker in the place of one that has ended; it gets ready by itself."""

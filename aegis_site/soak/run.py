@@ -60,13 +60,13 @@ class Soak:
 
     def _start(self, fleet: Fleet) -> None:
         fleet.await_workers()
+        fleet.start_beats()  # before there is a schedule: what passes while they start would be missed
         aliases = lock_backends.aliases()
         while max(lock_backends[alias].prepare() for alias in aliases) > 0:
             time.sleep(0.2)
         tick_guard, commit_guard = self._guards
         made = seed_catalog(list(aliases), tick_guard=tick_guard, commit_guard=commit_guard)
         self._say(f"{len(made)} schedules under {len(aliases)} strategies, each every second")
-        fleet.start_beats()
 
     def _break_things(self, ticks: int, fleet: Fleet, injector: Injector) -> None:
         for planned in self._plan:

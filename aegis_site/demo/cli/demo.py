@@ -92,9 +92,9 @@ def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
         with Interrupts() as interrupts:
             _start(fleet, console, interrupts)
             began = time.monotonic()
-            schedules = seed(set(lock_backends.aliases()))  # not before: a beat would find what has passed
+            # Not before: fire times that pass while the beats are still starting would count as missed.
+            schedules = seed(set(lock_backends.aliases()))
             console.print(f"{len(schedules)} schedules, every 2 s, each delivered to every worker")
-            fleet.start_beats()
             _watch(fleet, console, None if seconds is None else began + seconds, interrupts)
             took = time.monotonic() - began
             _drain(fleet, console)
@@ -110,7 +110,7 @@ def _prepare() -> None:
 
 
 def _start(fleet: Fleet, console: Console, interrupts: Interrupts) -> None:
-    fleet.start_web_and_workers()
+    fleet.start()
     password = make_admin(password=None)
     give_up = time.monotonic() + READY_WITHIN
     while not fleet.ready() or _seconds_until_all_grant() > 0:
