@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.errors import error_from_result
+from psycopg.errors import OperationalError, error_from_result
 from psycopg.generators import execute as exchange
 from psycopg.pq import Escaping, ExecStatus
 
@@ -85,10 +85,7 @@ class Statement:
         return self._transformer.load_rows(0, result.ntuples, tuple)
 
     def _answer(self) -> PGresult:
-        result: PGresult = self._connection.wait(exchange(self._connection.pgconn))[-1]
-        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-            raise error_from_result(result)
-        return result
+        return _answers(self._connection)[-1]
 
 
 def together(connection: BoundedConnection, sql: str, params: Mapping[str, str | int]) -> list[Rows]:
@@ -106,12 +103,21 @@ def together(connection: BoundedConnection, sql: str, params: Mapping[str, str |
 
     connection.pgconn.send_query(_PLACE.sub(literal, sql).encode())
     transformer, found = Transformer(connection), []
-    for result in connection.wait(exchange(connection.pgconn)):
+    for result in _answers(connection):
         if result.status == ExecStatus.TUPLES_OK:
             transformer.set_pgresult(result)
             found.append(transformer.load_rows(0, result.ntuples, tuple))
-        elif result.status == ExecStatus.COMMAND_OK:
-            found.append([])
         else:
-            raise error_from_result(result)
+            found.append([])
     return found
+
+
+def _answers(connection: BoundedConnection) -> Sequence[PGresult]:
+    """At least one. Raises the first error of the server."""
+    results: Sequence[PGresult] = connection.wait(exchange(connection.pgconn))
+    for result in results:
+        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            raise error_from_result(result)
+    if not results:
+        raise OperationalError("the connection ended before an answer came")
+    return results

@@ -136,19 +136,21 @@ def settle(key: Key) -> bool:
 
 
 def rest(session: Session) -> None:
-    """Keep a session that holds nothing, for a while; close it if there are enough."""
+    """Keep a session that holds nothing, for a while. Of too many the one that rests longest is closed."""
     process = _process
     with process.lock:
-        mine = session in process.sessions  # else it is another process's
-        room = sum(place == session.place for place, _, _ in process.at_rest) < MOST_AT_REST
-        if mine and room:
-            process.at_rest.append((session.place, boottime(), session))
-            process.sessions.discard(session)
-            if not process.sweeping:
-                process.sweeping = True
-                threading.Thread(target=process.sweep, name="aegis-sessions", daemon=True).start()
+        if session not in process.sessions:  # it is another process's
             return
-    session.close()
+        process.sessions.discard(session)
+        beside = [entry for entry in process.at_rest if entry[0].using == session.place.using]
+        surplus = beside[: max(0, len(beside) + 1 - MOST_AT_REST)]
+        process.at_rest = [entry for entry in process.at_rest if entry not in surplus]
+        process.at_rest.append((session.place, boottime(), session))
+        if not process.sweeping:
+            process.sweeping = True
+            threading.Thread(target=process.sweep, name="aegis-sessions", daemon=True).start()
+    for _, _, old in surplus:
+        old.close()
 
 
 def wake(place: Place) -> Session | None:

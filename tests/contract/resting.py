@@ -119,15 +119,25 @@ class RestingSessions:
         assert self.session_of(name, lease.lease_id) is session
 
     def test_a_forked_child_keeps_no_resting_session_of_its_parent_open(self, name: str) -> None:
-        session = self.served(name)
-        child = fork_child(signal.pause)
+        """The parent dies without a word; the child's copy of the socket must not speak for it."""
+        reading, writing = os.pipe()
+
+        def rest_and_fork() -> None:
+            session = self.served(name)
+            os.write(writing, b"%d %d\n" % (session.pid, fork_child(signal.pause)))
+            signal.pause()
+
+        child = fork_child(rest_and_fork)
+        pid, grandchild = map(int, os.read(reading, 40).split())
+        os.kill(child, signal.SIGKILL)
+        exit_status(child)
         try:
-            session_registry.close_resting()
             alive = "SELECT FROM pg_stat_activity WHERE pid = %(pid)s"
-            wait_until(lambda: not connection.execute(alive, {"pid": session.pid}), what="the session has ended")
+            wait_until(lambda: not connection.execute(alive, {"pid": pid}), what="the session has ended")
         finally:
-            os.kill(child, signal.SIGKILL)
-            exit_status(child)
+            os.kill(grandchild, signal.SIGKILL)
+            os.close(reading)
+            os.close(writing)
 
     def test_a_session_that_is_being_ended_takes_no_other_lease(self, name: str) -> None:
         """Force release looks at the name of a session, then ends it. In between, that name must not change:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import cast
 
@@ -12,7 +13,7 @@ from locks import LockUnavailable, lock_backends
 from locks.backends.clients import counter_key, lock_key
 from locks.backends.redis import RedisLockBackend
 from locks.testing import LockBackendContract, Outage, wait_until
-from tests.contract.wires import wired_redis
+from tests.contract.wires import WIRED, wired_redis
 
 
 @pytest.mark.django_db
@@ -73,15 +74,22 @@ class TestRedis(LockBackendContract):
             assert secret not in f"{caught.value} {caught.value.__cause__}" or not secret.isalnum()
 
     def test_an_answer_that_comes_late_is_never_read_by_a_later_question(self, name: str) -> None:
-        with wired_redis(self.alias) as (backend, (proxy,)):
+        """The answer to one question is held back until another one has been asked."""
+        with wired_redis(self.alias) as (wired, (proxy,)):
+            backend = type(wired)(WIRED, {**wired.params, "OPTIONS": {"SOCKET_TIMEOUT": 1}})
             lease = self.acquired(name, backend)
             proxy.hold_answers()
             with pytest.raises(LockUnavailable):
                 backend.renew(lease)
-            proxy.heal()
-            for _ in range(3):
-                assert backend.inspect(f"{name}.other") is None
-                assert backend.renew(lease).lease_id == lease.lease_id
+            before = proxy.requests
+            with ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(backend.inspect, name)
+                wait_until(lambda: proxy.requests > before, what="it is asked again")
+                proxy.heal()
+                shown = asked.result()
+            assert shown is not None
+            assert shown.lease_id == lease.lease_id
+            assert backend.inspect(f"{name}.other") is None
 
     def test_swallowed_answer_is_unavailable_and_the_same_id_gets_the_grant(self, name: str) -> None:
         with wired_redis(self.alias) as (backend, (proxy,)):

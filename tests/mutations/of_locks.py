@@ -147,8 +147,8 @@ OF_LOCKS = [
     Mutation(
         "the wire of an unfinished exchange is kept",
         "locks/backends/wires.py",
-        r"        except BaseException:\n            wire\.close\(\)",
-        "        except BaseException:\n            wire._connection._sock and self.give_back(wire)",
+        r"read_response\(\)(.*?        except BaseException:\n            )wire\.close\(\)",
+        r"read_response(disconnect_on_error=False)\1self.give_back(wire)",
         (REDIS_CONTRACT + "test_an_answer_that_comes_late_is_never_read_by_a_later_question",),
     ),
     Mutation(

@@ -84,8 +84,8 @@ OF_SESSIONS = [
     Mutation(
         "any number of sessions rests",
         REGISTRY,
-        r"room = .*?\n",
-        "room = True\n",
+        r"surplus = beside\[.*?\n",
+        "surplus = beside[:0]\n",
         of_both("test_few_sessions_rest_and_none_for_long"),
     ),
     Mutation(
