@@ -11,6 +11,7 @@ reason, is closed; and one that has something to say before it was asked was clo
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 from collections.abc import Sequence
@@ -60,6 +61,11 @@ class Wire:
 
     def close(self) -> None:
         self._connection.disconnect()
+
+    def __del__(self) -> None:
+        """Given back after its line was closed, by a thread that still owed a release: nobody else closes it."""
+        with contextlib.suppress(AttributeError, OSError, redis.RedisError):  # half made, or gone already
+            self.close()
 
 
 class Line:

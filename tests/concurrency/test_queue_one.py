@@ -63,7 +63,7 @@ def test_who_waits_for_a_killed_worker_runs_once_its_lease_is_gone(celery_proces
     victim = doomed if inside.worker.startswith(doomed.name) else celery_processes.started[1]
     victim.signal_group(signal.SIGKILL)
     started = wait_until(
-        lambda: Execution.objects.filter(tick=waits, began=True).first(), timeout=60, message="who waited has begun"
+        lambda: Execution.objects.filter(tick=waits, began=True).first(), timeout=150, message="who waited has begun"
     )
     inside.refresh_from_db()
     assert inside.state == ExecutionState.ABANDONED
