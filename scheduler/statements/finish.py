@@ -5,7 +5,9 @@ The execution is found by primary key and guarded by state and lease id; no row 
 
 Whatever ends a run wakes the ticks that wait for the end of a run under its lock name, in the same statement: the
 next pass of a beat publishes them. A row that somebody else has locked is passed over, because the end of a body
-must not wait for strangers; ``dispatch.WAKE`` sees to it.
+must not wait for strangers; ``dispatch.WAKE`` sees to it. Nobody is woken while another body runs under the name.
+Timeline: a worker dies; its lease runs out; a fresh tick takes the name; only then the reaper gives the dead run up.
+A tick that was woken now would be refused, find its place taken, or meet its deadline while the fresh one runs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ _WAKE = f"""
     UPDATE aegis_scheduler_tick w SET {WOKEN}
     WHERE w.state = 'waiting' AND w.id IN (
         SELECT o.id FROM aegis_scheduler_tick o, ended
-        WHERE o.lock_name = ended.lock_name AND o.state = 'waiting' FOR UPDATE OF o SKIP LOCKED)
+        WHERE o.lock_name = ended.lock_name AND o.state = 'waiting' AND NOT EXISTS (
+            SELECT FROM aegis_scheduler_execution e
+            WHERE e.lock_name = ended.lock_name AND e.state = 'running' AND e.id <> ended.id)
+        FOR UPDATE OF o SKIP LOCKED)
 """
 
 # in: id, lease, state, reason, error, ran, began
@@ -28,7 +33,7 @@ WITH ended AS (
     SET state = %(state)s::text, ended_at = clock_timestamp(), ran = %(ran)s::float8, began = %(began)s::bool,
         reason = %(reason)s::text, error = %(error)s::text
     WHERE id = %(id)s::bigint AND state = 'running' AND lease_id = %(lease)s::uuid
-    RETURNING tick_id, attempt, lock_name, ended_at
+    RETURNING id, tick_id, attempt, lock_name, ended_at
 ), moved AS (
     UPDATE aegis_scheduler_tick t SET {move}
     FROM ended
@@ -81,7 +86,7 @@ WITH ended AS (
     UPDATE aegis_scheduler_execution
     SET state = 'abandoned', ended_at = clock_timestamp(), reason = %(reason)s::text
     WHERE id = %(id)s::bigint AND state = 'running' AND heartbeat_at = %(heartbeat)s
-    RETURNING tick_id, attempt, lock_name
+    RETURNING id, tick_id, attempt, lock_name
 ), moved AS (
     UPDATE aegis_scheduler_tick t SET {_spend("'abandoned'")}
     FROM ended

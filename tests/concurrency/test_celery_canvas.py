@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -43,6 +44,9 @@ def client() -> Iterator[Celery]:
     other.set_current()
     yield other
     app.set_current()
+    gc.collect()  # a result unsubscribes when it is collected, and connects to do so
+    other.backend.result_consumer.stop()
+    other.backend.client.close()
     other.close()
 
 

@@ -263,6 +263,19 @@ def test_the_reaper_wakes_who_waits_for_a_process_that_died() -> None:
     assert Tick.objects.get(pk=tick.pk).state == TickState.DISPATCHED
 
 
+def test_the_reaper_does_not_wake_who_waits_while_a_fresh_tick_runs_under_the_name() -> None:
+    tick, _ = waiting_beside("redis")
+    fresh = make_tick(tick.schedule, seconds_ago=-2, queue=QUEUE)  # type: ignore[arg-type]
+
+    def body(context: RunContext) -> None:
+        clock = Clock()
+        assert passes(Reaper(clock), clock, 9) == 1
+        assert Tick.objects.get(pk=tick.pk).state == TickState.WAITING
+
+    assert run(delivery_of(fresh), body).state == ExecutionState.EXECUTED
+    assert Tick.objects.get(pk=tick.pk).state == TickState.DISPATCHED
+
+
 def test_who_waits_while_nothing_runs_is_woken_by_the_next_pass() -> None:
     tick = make_tick(queueing())
     refused_while_inside(tick)

@@ -39,6 +39,13 @@ OF_THE_POLICIES = [
         (OVERLAP + "test_the_deadline_counts_from_the_wake_up_and_no_deadline_settles_who_waits",),
     ),
     Mutation(
+        "the end of a dead run wakes who waits while a fresh one runs",
+        "scheduler/statements/finish.py",
+        r"AND e\.state = 'running' AND e\.id <> ended\.id\)",
+        "AND false)",
+        (OVERLAP + "test_the_reaper_does_not_wake_who_waits_while_a_fresh_tick_runs_under_the_name",),
+    ),
+    Mutation(
         "the grace counts from the fire time",
         "scheduler/statements/finish.py",
         r"deadline = clock_timestamp\(\) \+ make_interval\(secs => w\.grace\)",
