@@ -52,7 +52,8 @@ def test_who_waits_for_a_killed_worker_runs_once_its_lease_is_gone(celery_proces
     A fresh tick may take the name first: when the lease has run out and the reaper has not been there yet. So the
     period divides no number of bodies that fit into the bound: each end leaves who waits some seconds of its own.
     """
-    make_schedule("report", every_seconds=7, task=BUSY, kwargs={"seconds": 16.0}, overlap="queue_one", misfire_grace=60)
+    body = {"task": BUSY, "kwargs": {"seconds": 16.0}}
+    make_schedule("report", every_seconds=7, overlap="queue_one", misfire_grace=60, **body)
     doomed = celery_processes.worker(*TASKS, concurrency=2)
     celery_processes.worker(*TASKS, concurrency=2)
     celery_processes.beat()
