@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from scheduler.admin.facts import ExecutionAdmin, InstanceAdmin, LockNameAdmin, ScheduleChangeAdmin, TickAdmin
 from scheduler.admin.schedule import ScheduleAdmin
-from scheduler.dashboard.admin import CollisionsAdmin, TimelineAdmin
+from scheduler.dashboard.admin import OverviewAdmin, TimelineAdmin
 
 __all__ = [
-    "CollisionsAdmin",
     "ExecutionAdmin",
     "InstanceAdmin",
     "LockNameAdmin",
+    "OverviewAdmin",
     "ScheduleAdmin",
     "ScheduleChangeAdmin",
     "TickAdmin",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.models.dashboard import Dashboard, Timeline
+from scheduler.models.dashboard import Dashboard, FailureMatrix, Locks, Strategies, Timeline, Workers
 from scheduler.models.execution import Execution
 from scheduler.models.instance import Instance
 from scheduler.models.lock_name import LockName
@@ -13,10 +13,14 @@ from scheduler.models.tick import Tick
 __all__ = [
     "Dashboard",
     "Execution",
+    "FailureMatrix",
     "Instance",
     "LockName",
+    "Locks",
     "Schedule",
     "ScheduleChange",
+    "Strategies",
     "Tick",
     "Timeline",
+    "Workers",
 ]

@@ -22,8 +22,8 @@ class Dashboard(models.Model):
         base_manager_name = "objects"
         default_permissions = ()
         permissions = [("view_dashboard", "Can view the dashboard")]
-        verbose_name = "collisions"
-        verbose_name_plural = "collisions"
+        verbose_name = "overview"
+        verbose_name_plural = "overview"
 
     def __str__(self) -> str:
         return "the dashboard"
@@ -40,3 +40,44 @@ class Timeline(Dashboard):
 
     def __str__(self) -> str:
         return "the timeline"
+
+
+class Strategies(Dashboard):
+    """What each strategy did and cost."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = "strategies"
+        verbose_name_plural = "strategies"
+
+
+class FailureMatrix(Dashboard):
+    """What each strategy covers, and what of it was measured."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = "failure matrix"
+        verbose_name_plural = "failure matrix"
+
+
+class Locks(Dashboard):
+    """Who holds what now. Its permissions are of its own: a release can let a second run start."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        permissions = [("view_lock", "Can view locks"), ("release_lock", "Can release a lock by force")]
+        verbose_name = "locks"
+        verbose_name_plural = "locks"
+
+
+class Workers(Dashboard):
+    """Beats and workers."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = "workers and beats"
+        verbose_name_plural = "workers and beats"

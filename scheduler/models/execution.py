@@ -51,6 +51,7 @@ class Execution(models.Model):
     class Meta:
         db_table = "aegis_scheduler_execution"
         ordering = ["-id"]
+        permissions = [("export_execution", "Can export executions")]
         constraints = [
             models.UniqueConstraint(fields=["lease_id"], name="aegis_execution_lease_once"),
             models.UniqueConstraint(

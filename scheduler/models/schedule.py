@@ -141,7 +141,11 @@ class Schedule(models.Model):
     class Meta:
         db_table = "aegis_scheduler_schedule"
         ordering = ["name"]
-        permissions = [("pause_schedule", "Can pause and resume schedule")]
+        permissions = [
+            ("pause_schedule", "Can pause and resume schedule"),
+            ("run_schedule", "Can run schedule now"),
+            ("change_strategy", "Can change the strategy of schedules"),
+        ]
         constraints = [
             models.CheckConstraint(condition=_exactly_one_recurrence(), name="aegis_schedule_one_recurrence"),
             models.CheckConstraint(

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [("aegis_scheduler", "0008_alerts")]
+
+    operations: list[migrations.operations.base.Operation] = []
