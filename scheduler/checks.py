@@ -67,6 +67,17 @@ def _no_numbers() -> Iterator[CheckMessage]:
                 hint=f"Give a number above zero; {default:g} is the default.",
                 id="aegis.scheduler.E005",
             )
+    limits = conf("RATE_LIMITS")
+    if (
+        not isinstance(limits, dict)
+        or not set(limits) <= set(DEFAULTS["RATE_LIMITS"])
+        or not all(type(number) is int and number > 0 for number in limits.values())
+    ):
+        yield Error(
+            f"AEGIS['RATE_LIMITS'] is {limits!r}.",
+            hint=f"Give whole numbers above zero, such as {DEFAULTS['RATE_LIMITS']}.",
+            id="aegis.scheduler.E005",
+        )
 
 
 def _silence() -> Iterator[CheckMessage]:

@@ -39,6 +39,8 @@ DEFAULTS: dict[str, Any] = {
     "BROKER_PAUSE": 5.0,
     # The broadcast queue for delivery to every worker.
     "BROADCAST_QUEUE": "aegis.every_worker",
+    # How often one user may do this in a minute on the pages; a key that is left out keeps its default.
+    "RATE_LIMITS": {"force_release": 10, "run_now": 10},
 }
 
 

@@ -6,6 +6,7 @@ from scheduler.models.dashboard import Dashboard, FailureMatrix, Locks, Strategi
 from scheduler.models.execution import Execution
 from scheduler.models.instance import Instance
 from scheduler.models.lock_name import LockName
+from scheduler.models.lock_release import LockRelease
 from scheduler.models.schedule import Schedule
 from scheduler.models.schedule_change import ScheduleChange
 from scheduler.models.tick import Tick
@@ -16,6 +17,7 @@ __all__ = [
     "FailureMatrix",
     "Instance",
     "LockName",
+    "LockRelease",
     "Locks",
     "Schedule",
     "ScheduleChange",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
@@ -27,6 +27,13 @@ def _at_least(least: float, what: str) -> MinValueValidator:
     return MinValueValidator(least, f"{what} must be %(limit_value)s or more; you gave %(show_value)s.")
 
 
+# Also what Unicode calls a line or a paragraph: a name stands in one line of a table, a log and a message.
+CONTROL = r"[\x01-\x1f\x7f-\x9f\u2028\u2029]"
+_ONE_LINE = RegexValidator(
+    CONTROL,
+    "A name is one line of text: take out line breaks, tabs and other control characters.",
+    inverse_match=True,
+)
 _PRIORITY = MaxValueValidator(9, "Priority must be 0 to 9; you gave %(show_value)s.")
 _MOMENT = 0.001
 
@@ -56,7 +63,7 @@ class Schedule(models.Model):
     never write them.
     """
 
-    name = models.CharField(max_length=200, unique=True)
+    name = models.CharField(max_length=200, unique=True, validators=[_ONE_LINE])
     notes = models.TextField(blank=True)
     task = models.CharField(max_length=255, help_text="One of the tasks declared with @exclusive_task.")
     args = models.JSONField(default=list, blank=True, help_text='A JSON list, for example ["north"].')
@@ -172,6 +179,7 @@ class Schedule(models.Model):
                 name="aegis_schedule_jitter_below_interval",
                 violation_error_code="jitter",
             ),
+            models.CheckConstraint(condition=~Q(name__regex=CONTROL), name="aegis_schedule_name_is_one_line"),
             models.CheckConstraint(
                 condition=Q(paused_until__isnull=True) | Q(paused_at__isnull=False),
                 name="aegis_schedule_until_needs_pause",

@@ -1,0 +1,8 @@
+"""What observers of the scheduler may listen to. Sent with ``send_robust``: an observer never changes an outcome."""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+lock_force_released = Signal()
+"""An operator ended a lease. ``release``: the ``LockRelease`` row, settled. Sent for ``released`` only."""
