@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aegis_site.soak.history import History
+from aegis_site.soak.measured import cells
 from aegis_site.soak.verdicts import Broken, Finding, findings, takeovers, void
 
 SHOWN = 20  # findings told one by one
@@ -52,6 +53,7 @@ def as_json(verdict: Verdict, **run: Any) -> dict[str, Any]:
     """One object: the run, the faults, what each strategy did, and every broken promise."""
     history = verdict.history
     return {
+        "schema": "aegis.soak.1",
         **run,
         "seconds": round(verdict.seconds, 1),
         "ticks": len(history.fates),
@@ -63,6 +65,7 @@ def as_json(verdict: Verdict, **run: Any) -> dict[str, Any]:
             {"what": f.what, "strategy": f.alias, "schedule": f.schedule, "detail": f.detail} for f in verdict.broken
         ],
         "inconclusive": verdict.inconclusive,
+        "matrix": cells(history, verdict.found),
     }
 
 

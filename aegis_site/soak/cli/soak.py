@@ -12,14 +12,17 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 from rich.console import Console
 
 from aegis_site.demo.cli.demo import PIPED_WIDTH, UNAVAILABLE, positive
 from aegis_site.embedded import EmbeddedError
 from aegis_site.soak.fleet import SoakError
+from aegis_site.soak.measured import commit
 from aegis_site.soak.plan import FaultKind
 from aegis_site.soak.report import Verdict, as_json, show
 from aegis_site.soak.run import Soak
+from scheduler.version import VERSION
 
 HELP = "Run real workers and beats under faults and say which promises held. Exit 1: one did not; 3: inconclusive."
 
@@ -68,7 +71,8 @@ def run(
     verdict = Verdict.of(history, time.monotonic() - began)
     told = as_json(
         verdict, asked_ticks=ticks, workers=workers, beats=beats, seed=seed, tick_guard=not no_tick_guard,
-        commit_guard=not no_commit_guard,
+        commit_guard=not no_commit_guard, version=VERSION, commit=commit(settings.BASE_DIR),
+        at=timezone.now().isoformat(timespec="seconds"),
     )  # fmt: skip
     if output is not None:
         output.write_text(json.dumps(told, indent=2) + "\n")
