@@ -19,9 +19,11 @@ from locks import lock_backends
 from locks.base import LeaseInfo
 from scheduler.changes import Refused, Who
 from scheduler.doctor.bounded import Asked, NotAnswered
-from scheduler.limits import admit
+from scheduler.limits import TooOften, admit
 from scheduler.models import LockRelease
 from scheduler.signals import lock_force_released
+
+__all__ = ["NAMELESS", "SESSION_BOUND", "StoreUnreachable", "TooOften", "look", "release"]
 
 logger = logging.getLogger("aegis.releasing")
 

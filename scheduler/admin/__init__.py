@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from scheduler.admin.facts import ExecutionAdmin, InstanceAdmin, LockNameAdmin, ScheduleChangeAdmin, TickAdmin
+from scheduler.admin.facts import (
+    ExecutionAdmin,
+    InstanceAdmin,
+    LockNameAdmin,
+    LockReleaseAdmin,
+    ScheduleChangeAdmin,
+    TickAdmin,
+)
 from scheduler.admin.schedule import ScheduleAdmin
 from scheduler.dashboard.admin import OverviewAdmin, TimelineAdmin
+from scheduler.dashboard.locks_admin import LocksAdmin
 
 __all__ = [
     "ExecutionAdmin",
     "InstanceAdmin",
     "LockNameAdmin",
+    "LockReleaseAdmin",
+    "LocksAdmin",
     "OverviewAdmin",
     "ScheduleAdmin",
     "ScheduleChangeAdmin",

@@ -10,10 +10,17 @@ from django.contrib import admin
 from django.db import models
 from django.http import HttpRequest
 
-from scheduler.models import Execution, Instance, LockName, ScheduleChange, Tick
+from scheduler.models import Execution, Instance, LockName, LockRelease, ScheduleChange, Tick
 
 # The glossary's words for columns that are named for the code.
-WORDS = {"lock_alias": "strategy", "once_per_tick": "tick guard", "guarded": "tick guard", "ttl": "TTL", "pid": "PID"}
+WORDS = {
+    "lock_alias": "strategy",
+    "alias": "strategy",
+    "once_per_tick": "tick guard",
+    "guarded": "tick guard",
+    "ttl": "TTL",
+    "pid": "PID",
+}
 
 
 def _text(value: Any) -> Any:
@@ -100,6 +107,11 @@ class ExecutionAdmin(FactAdmin):
     list_select_related = ("tick",)
     search_fields = ("=lock_name", "=worker", "tick__schedule_name")
     date_hierarchy = "recorded_at"
+    # Of the links on the dashboard, whose windows are of fire times.
+    linked = ("tick__fire_time__gte", "tick__fire_time__lt", "tick__schedule__id__exact")
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        return lookup in self.linked or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="schedule")
     def schedule_name(self, execution: Execution) -> str:
@@ -139,3 +151,11 @@ class ScheduleChangeAdmin(FactAdmin):
     @admin.display(description="who", ordering="who")
     def by(self, change: ScheduleChange) -> str:
         return change.who or str(change.changed_by or "-")
+
+
+@admin.register(LockRelease)
+class LockReleaseAdmin(FactAdmin):
+    list_display = (_shown("asked_at"), "name", _shown("alias"), "lease_id", "result", "who", "reason", "detail")
+    list_filter = ("result", ("alias", _Named))
+    search_fields = ("=name", "who", "reason", "=lease_id")
+    date_hierarchy = "asked_at"

@@ -52,7 +52,8 @@ def _instant(text: str) -> datetime:
     return at
 
 
-def _who(by: str | None) -> str:
+def who_commands(by: str | None) -> str:
+    """The name that is put on record: the one that was given, else who runs this command."""
     if by:
         return by
     with suppress(KeyError, OSError):  # a container may run as a number without a name
@@ -61,28 +62,28 @@ def _who(by: str | None) -> str:
 
 
 def _pause(*, name: str, reason: str, until: datetime | None, by: str | None, **_: Any) -> str:
-    stored = pausing.pause(name, why=reason, until=until, who=_who(by))
+    stored = pausing.pause(name, why=reason, until=until, who=who_commands(by))
     end = f"until {stored.paused_until:%Y-%m-%d %H:%M:%S} UTC" if stored.paused_until else "until it is resumed"
     return f"{name} is paused {end}."
 
 
 def _resume(*, name: str, reason: str, by: str | None, **_: Any) -> str:
-    pausing.resume(name, why=reason, who=_who(by))
+    pausing.resume(name, why=reason, who=who_commands(by))
     return f"{name} is resumed; what passed meanwhile is not caught up."
 
 
 def _enable(*, name: str, reason: str, by: str | None, **_: Any) -> str:
-    pausing.switch(name, enabled=True, why=reason, who=_who(by))
+    pausing.switch(name, enabled=True, why=reason, who=who_commands(by))
     return f"{name} is enabled."
 
 
 def _disable(*, name: str, reason: str, by: str | None, **_: Any) -> str:
-    pausing.switch(name, enabled=False, why=reason, who=_who(by))
+    pausing.switch(name, enabled=False, why=reason, who=who_commands(by))
     return f"{name} is disabled."
 
 
 def _retarget(*, name: str, lock: str, now: bool, reason: str, by: str | None, **_: Any) -> str:
-    done = retargeting.retarget(name, lock, now=now, why=reason, who=_who(by))
+    done = retargeting.retarget(name, lock, now=now, why=reason, who=who_commands(by))
     if now:
         return (
             f"{name}: {done.before} -> {lock}, at once; {done.open_ticks} ticks were open, {done.running} of them "
@@ -92,7 +93,7 @@ def _retarget(*, name: str, lock: str, now: bool, reason: str, by: str | None, *
 
 
 def _repair(*, name: str, by: str | None, **_: Any) -> str:
-    return healing.repair(name, who=_who(by))
+    return healing.repair(name, who=who_commands(by))
 
 
 def _refusable(verb: Callable[..., str]) -> Callable[..., str]:

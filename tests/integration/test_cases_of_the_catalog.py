@@ -243,6 +243,15 @@ def test_a_name_with_a_nul_is_refused(boss: Client) -> None:  # noqa: F811
     assert response.status_code == 200 and "name" in problems(response)
 
 
+@pytest.mark.parametrize("character", ["\n", "\r", "\t", "\x1b", "\x7f", "\x85", "\u2028", "\u2029"])
+def test_a_name_is_one_line(boss: Client, character: str) -> None:  # noqa: F811
+    response = boss.post(reverse(ADD), filled(name=f"nightly{character}report"))
+    assert response.status_code == 200 and "one line of text" in str(problems(response)["name"])
+    schedule = make_schedule("nightly")
+    with pytest.raises(IntegrityError, match="aegis_schedule_name_is_one_line"), transaction.atomic():
+        Schedule.objects.filter(pk=schedule.pk).update(name=f"nightly{character}report")
+
+
 def test_a_deletion_in_the_list_leaves_a_row_for_each_schedule(boss: Client) -> None:  # noqa: F811
     made = [make_schedule(f"s{number}", every_seconds=60) for number in range(3)]
     chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in made], "post": "yes"}
