@@ -7,8 +7,10 @@ from scheduler.models.execution import Execution
 from scheduler.models.instance import Instance
 from scheduler.models.lock_name import LockName
 from scheduler.models.lock_release import LockRelease
+from scheduler.models.measured import MeasuredCell, MeasuredRun
 from scheduler.models.schedule import Schedule
 from scheduler.models.schedule_change import ScheduleChange
+from scheduler.models.summary import SliceTally, SummedSlice
 from scheduler.models.tick import Tick
 
 __all__ = [
@@ -19,9 +21,13 @@ __all__ = [
     "LockName",
     "LockRelease",
     "Locks",
+    "MeasuredCell",
+    "MeasuredRun",
     "Schedule",
     "ScheduleChange",
+    "SliceTally",
     "Strategies",
+    "SummedSlice",
     "Tick",
     "Timeline",
     "Workers",

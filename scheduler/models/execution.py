@@ -88,6 +88,10 @@ class Execution(models.Model):
                 name="aegis_execution_running",
             ),
             models.Index(fields=["recorded_at"], name="aegis_execution_recorded"),
+            # Who was inside with whom, who came next under a name, and the newest runs of a name.
+            models.Index(fields=["lock_name", "started_at"], condition=Q(began=True), name="aegis_execution_of_name"),
+            models.Index(fields=["lock_alias", "recorded_at"], name="aegis_execution_of_alias"),
+            models.Index(fields=["state", "recorded_at"], name="aegis_execution_of_state"),
         ]
 
     def __str__(self) -> str:

@@ -140,6 +140,7 @@ class Tick(models.Model):
                 name="aegis_tick_open_name",
             ),
             models.Index(fields=["fire_time"], name="aegis_tick_fire_time"),
+            models.Index(fields=["outcome", "fire_time"], name="aegis_tick_of_outcome"),
         ]
 
     def __str__(self) -> str:
