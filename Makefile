@@ -18,7 +18,7 @@ compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 .SILENT:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-contract test-mutations test-concurrency bench-locks bench-takeover lint format type check wheel try-wheel up down clean
+.PHONY: help venv demo test test-contract test-mutations test-concurrency test-browser browser bench-locks bench-takeover lint format type check wheel try-wheel up down clean
 
 help:  ## List the targets
 	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -50,6 +50,13 @@ test-mutations: $(stamp)  ## Try every known mistake (half an hour); `make test`
 
 test-concurrency: $(stamp)  ## Run the tests with many processes
 	$(bin)/python -m pytest tests/concurrency $(ARGS)
+
+test-browser: $(stamp)  ## Run the tests in Chromium
+	$(bin)/python -m pytest tests/browser $(ARGS)
+
+# Debian's package, driven by its path: Playwright downloads nothing. Named in AEGIS_CHROMIUM where it is elsewhere.
+browser:  ## Say which Chromium the tests drive, or how to get one
+	command -v $${AEGIS_CHROMIUM:-chromium} || command -v chromium-browser || command -v google-chrome || { echo 'error: no Chromium: `apt-get update && apt-get install -y --no-install-recommends chromium` as root, or set AEGIS_CHROMIUM to a path.' >&2; exit 1; }
 
 # Rivals have an environment of their own, so that what they need never mixes with what Aegis needs.
 bench-locks:  ## Time every strategy beside the bare commands of its store and beside rivals
