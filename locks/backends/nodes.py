@@ -74,7 +74,7 @@ class Node:
 
     def answer(self, said: Said) -> Answer:
         if isinstance(said, RedisError):
-            return Answer(self, silence=f"{server_of(self.url)}: {type(said).__name__}")
+            return Answer(self, silence=f"{server_of(self.url)}: {_kind(said)}")
         return Answer(self, said)
 
     def disconnect(self) -> None:
@@ -206,3 +206,9 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _kind(error: Exception) -> str:
+    """The word with which the server begins its refusal (MISCONF, CLUSTERDOWN), else the client's name for it."""
+    word = str(error).partition(" ")[0]
+    return word if word.isupper() else type(error).__name__

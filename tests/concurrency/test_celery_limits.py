@@ -57,7 +57,7 @@ def test_the_soft_limit_strikes_in_the_body_and_nowhere_else(
         assert effects(tick) == expected and bodies(tick) == 1, place
         execution = Execution.objects.get(tick=tick)
         assert ("SoftTimeLimitExceeded" in execution.error) is (state == "failed")
-    assert said(worker, "came when the body had ended") == 2
+    wait_until(lambda: said(worker, "came when the body had ended") == 2, message="both that came late were told")
 
     caught = send("soft", kwargs={"how": "caught"})
     assert closed(caught).outcome == "executed" and effects(caught) == ["began", "soft limit"]

@@ -90,7 +90,9 @@ def starts(name: str) -> Any:
 
 def lateness_since(at: datetime) -> float:
     """How late the schedule that nobody edits was started, at most, since then; seconds."""
-    late = starts("control").filter(started_at__gte=at).aggregate(most=Max(F("started_at") - F("tick__fire_time")))
+    since = starts("control").filter(started_at__gte=at)
+    wait_until(since.exists, timeout=60, message="the control schedule was started")
+    late = since.aggregate(most=Max(F("started_at") - F("tick__fire_time")))
     return float(late["most"].total_seconds())
 
 

@@ -1,10 +1,16 @@
-"""Tests that name the redlock strategy start when its nodes vote."""
+"""Tests start with free lock names; those that name the redlock strategy when its nodes vote."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.support.backends import free_names
 from tests.support.quorum import await_votes
+
+
+@pytest.fixture(autouse=True)
+def names_are_free() -> None:
+    free_names()
 
 
 @pytest.fixture(autouse=True)

@@ -97,7 +97,7 @@ def test_a_signal_ends_the_services_and_removes_their_files(
     state = read(tmp_path)
     assert state is not None
     starter.send_signal(number)
-    assert starter.wait(30) == status
+    assert starter.wait(90) == status
     all_gone(marks)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "logs"]
     assert not Path(state.temporary).exists()

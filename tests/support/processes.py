@@ -77,11 +77,11 @@ class CeleryProcesses:
         return process
 
     def stop(self) -> None:
-        """Ask all processes to stop at once, then wait for them; those that do not are killed."""
+        """Ask all processes to stop at once, then wait for them; those that still have a body inside are killed."""
         for process in self.started:
             process.ask_to_stop()
         for process in self.started:
-            process.stop(timeout=10)
+            process.stop(timeout=3)
 
     def _celery(
         self, name: str, arguments: tuple[str, ...], ready: str, env: Mapping[str, str] | None
