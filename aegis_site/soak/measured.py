@@ -20,6 +20,8 @@ COLUMNS = {
     Broken.MISSED: "missed",
     Broken.UNEXPLAINED: "lost",
 }
+# Of these, those that this kind of fault explains alone count against what is documented.
+HARM = (Broken.DUPLICATE, Broken.OVERLAP, Broken.STALE)
 
 
 def cells(history: History, found: Sequence[Finding]) -> list[dict[str, str | int]]:
@@ -43,6 +45,7 @@ def _cell(history: History, found: Sequence[Finding], kind: FaultKind, alias: st
         "injected": len(faults),
         "bodies_hit": sum(_hits(faults, stay) for stay in history.stays if stay.alias == alias),
         **{column: counts[column] for column in COLUMNS.values()},
+        "alone": sum(finding.what in HARM and len(finding.faults) == 1 for finding in mine),
         "broken_promises": sum(finding.promised for finding in mine),
     }
 

@@ -35,6 +35,12 @@ class Migration(migrations.Migration):
                 ),
                 ("missed", models.PositiveIntegerField(help_text="Fire times without a body.")),
                 ("lost", models.PositiveIntegerField(help_text="Runs that ended as lost, abandoned or failed.")),
+                (
+                    "alone",
+                    models.PositiveIntegerField(
+                        help_text="Duplicates, overlaps and stale effects that no other fault explains as well."
+                    ),
+                ),
                 ("broken_promises", models.PositiveIntegerField()),
             ],
             options={

@@ -46,6 +46,9 @@ class MeasuredCell(models.Model):
     stale_effects = models.PositiveIntegerField(help_text="Effects written after a later holder had started.")
     missed = models.PositiveIntegerField(help_text="Fire times without a body.")
     lost = models.PositiveIntegerField(help_text="Runs that ended as lost, abandoned or failed.")
+    alone = models.PositiveIntegerField(
+        help_text="Duplicates, overlaps and stale effects that no other fault explains as well."
+    )
     broken_promises = models.PositiveIntegerField()
 
     class Meta:
