@@ -16,7 +16,8 @@ from django.core.checks import register as register_check
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler import visibility
-from scheduler.conf import DEFAULTS, beat_lock, conf, unknown_keys
+from scheduler.conf import DEFAULTS, MAY_BE_ZERO, beat_lock, conf, unknown_keys
+from scheduler.dashboard.checks import check_impact
 from scheduler.error_text import describe, storable
 from scheduler.loss import OnLost
 from scheduler.registry import exclusive_tasks
@@ -60,7 +61,10 @@ def _no_numbers() -> Iterator[CheckMessage]:
     for key, default in DEFAULTS.items():
         value = conf(key)
         if isinstance(default, int | float) and (
-            not isinstance(value, int | float) or isinstance(value, bool) or value <= 0
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or value < 0
+            or (value == 0 and key not in MAY_BE_ZERO)
         ):
             yield Error(
                 f"AEGIS[{key!r}] is {value!r}.",

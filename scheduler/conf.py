@@ -43,7 +43,10 @@ DEFAULTS: dict[str, Any] = {
     "RATE_LIMITS": {"force_release": 10, "run_now": 10},
 }
 
+    # A page of the dashboard looks for news this often, 2 s at the least; 0: never.
+    "LIVE_INTERVAL": 5.0,
 
+MAY_BE_ZERO = frozenset({"LIVE_INTERVAL"})
 def conf(key: str) -> Any:
     """The value of one key of the AEGIS setting. Raises ``KeyError`` for a key that does not exist."""
     return getattr(settings, "AEGIS", {}).get(key, DEFAULTS[key])

@@ -50,6 +50,7 @@ class LocksAdmin(PageAdmin):
 
     permission = "aegis_scheduler.view_lock"
     template = "scheduler/locks.html"
+    of_the_ledger = False  # the stores are asked
 
     def get_urls(self) -> list[URLPattern]:
         release = self.admin_site.admin_view(self.release_view)

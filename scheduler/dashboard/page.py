@@ -15,6 +15,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
+from scheduler.dashboard import live
 from scheduler.dashboard.params import Link, Params
 from scheduler.models import Dashboard, FailureMatrix, Locks, Strategies, Timeline, Workers
 
@@ -27,6 +28,8 @@ class PageAdmin(admin.ModelAdmin):
 
     permission: ClassVar[str] = "aegis_scheduler.view_dashboard"
     template: ClassVar[str]
+    # Whether all that the page shows follows from the ledger: then a live page of which nothing changed is not drawn.
+    of_the_ledger: ClassVar[bool] = True
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm(self.permission)
@@ -55,13 +58,20 @@ class PageAdmin(admin.ModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         self._refuse_strangers(request)
         request.current_app = self.admin_site.name  # read by {% url %}
+        wanted = live.is_wanted(request)
+        version = live.ledger_version(request) if wanted and self.of_the_ledger else None
+        if answer := live.unchanged(request, version):
+            return answer
+        page = self.page(request)
         context = {
-            **self.admin_site.each_context(request),
-            **self.page(request),
+            **({} if wanted else self.admin_site.each_context(request)),
+            **page,
             "pages": self.pages(request),
+            "live": live.live(frozen=page.get("frozen")),
+            "frame": "scheduler/_regions.html" if wanted else "admin/base_site.html",
             **(extra_context or {}),
         }
-        return TemplateResponse(request, self.template, context)
+        return live.regions(TemplateResponse(request, self.template, context), version)
 
     @method_decorator(require_safe)
     def data_view(self, request: HttpRequest) -> HttpResponseBase:
