@@ -39,14 +39,16 @@ DEFAULTS: dict[str, Any] = {
     "BROKER_PAUSE": 5.0,
     # The broadcast queue for delivery to every worker.
     "BROADCAST_QUEUE": "aegis.every_worker",
+    # Dotted path of a function that tells what collisions did to the business (scheduler.dashboard.impact).
+    "IMPACT": None,
     # How often one user may do this in a minute on the pages; a key that is left out keeps its default.
     "RATE_LIMITS": {"force_release": 10, "run_now": 10},
-}
-
     # A page of the dashboard looks for news this often, 2 s at the least; 0: never.
     "LIVE_INTERVAL": 5.0,
-
+}
 MAY_BE_ZERO = frozenset({"LIVE_INTERVAL"})
+
+
 def conf(key: str) -> Any:
     """The value of one key of the AEGIS setting. Raises ``KeyError`` for a key that does not exist."""
     return getattr(settings, "AEGIS", {}).get(key, DEFAULTS[key])
