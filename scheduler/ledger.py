@@ -188,7 +188,7 @@ def _ended_as(lease_id: UUID | None, state: ExecutionState) -> bool:
 
 
 def beat_hearts(ids: Iterable[int]) -> set[int]:
-    """Stamp running executions as alive; returns those that still run."""
+    """Stamp running executions as alive; returns those that were stamped."""
     return {row[0] for row in _once(finish.HEARTBEAT, {"ids": list(ids)})}
 
 

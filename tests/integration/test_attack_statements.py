@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from aegis_site.celery import app
 from locks import lock_backends
@@ -360,6 +360,14 @@ def test_a_heartbeat_that_comes_while_the_store_is_asked_saves_the_execution() -
     assert passes(Asking(clock), clock, 20) == 0
     execution.refresh_from_db()
     assert execution.state == "running"
+
+
+def test_a_commit_that_takes_its_time_does_not_silence_the_other_bodies_of_its_process() -> None:
+    slow, other = dead_execution("database"), dead_execution("redis", name="other")
+    with transaction.atomic():
+        Execution.objects.select_for_update().get(pk=slow.pk)
+        assert in_a_thread(lambda: ledger.beat_hearts([slow.pk, other.pk])) == {other.pk}
+    assert ledger.beat_hearts([slow.pk, other.pk]) == {slow.pk, other.pk}
 
 
 def test_without_the_guard_a_tick_given_back_is_not_closed_by_its_own_other_body() -> None:
