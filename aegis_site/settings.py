@@ -82,6 +82,8 @@ if STORES.redlock_urls:
         "TTL": 6,
     }
 
+AEGIS = {"IMPACT": "aegis_site.demo.impact.impact"}
+
 # Celery
 
 CELERY_BROKER_URL = STORES.broker_url

@@ -30,7 +30,7 @@ LONGEST_WAIT = "socket_timeout"
 
 def register() -> None:
     """Register the checks; called once by the app's ``ready()``."""
-    for check in (check_settings, check_beat, check_broker, check_tasks):
+    for check in (check_settings, check_beat, check_broker, check_tasks, check_impact):
         register_check(check, "aegis")
 
 

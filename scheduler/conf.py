@@ -45,6 +45,8 @@ DEFAULTS: dict[str, Any] = {
     "RATE_LIMITS": {"force_release": 10, "run_now": 10},
     # A page of the dashboard looks for news this often, 2 s at the least; 0: never.
     "LIVE_INTERVAL": 5.0,
+    # Rows that one export holds at the most.
+    "EXPORT_ROWS": 100_000,
 }
 MAY_BE_ZERO = frozenset({"LIVE_INTERVAL"})
 

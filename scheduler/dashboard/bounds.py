@@ -1,4 +1,4 @@
-"""How much "none" is worth: the bound that seeing no event in n trials puts on its rate. Pure."""
+"""How much a count is worth: the interval that k events in n trials put on their rate. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,40 @@ def upper_bound(trials: int) -> float:
     Two-sided, 95 %: 1 - 0.025 ** (1 / n), near 3.7 / n. (The "rule of three", 3 / n, is its one-sided kin.)
     """
     return 1.0 - ((1.0 - CONFIDENCE) / 2) ** (1 / trials) if trials else 1.0
+
+
+# Of the normal distribution, for CONFIDENCE, two-sided.
+_Z = 1.959963984540054
+
+
+def interval(hits: int, trials: int) -> tuple[float, float]:
+    """The 95 % interval for ``hits`` of ``trials``, as shares.
+
+    None of n: from 0 to the exact bound, ``upper_bound``. Else the score interval of Wilson (1927), which Brown, Cai
+    and DasGupta (2001, "Interval Estimation for a Binomial Proportion") recommend for any n.
+    """
+    if not hits or not trials:
+        return 0.0, upper_bound(trials)
+    rate, square = hits / trials, _Z * _Z
+    middle = (rate + square / (2 * trials)) / (1 + square / trials)
+    half = _Z / (1 + square / trials) * math.sqrt(rate * (1 - rate) / trials + square / (4 * trials * trials))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def interval_words(hits: int, trials: int) -> str:
+    """``17.3 to 20.4 %``; for none, its bound: ``up to 0.16 %``."""
+    if not trials:
+        return "no ticks"
+    low, high = interval(hits, trials)
+    if not hits:
+        return f"up to {percent(high)}"
+    return f"{100 * low:.{_digits(low)}f} to {percent(high)}"
+
+
+def _digits(share: float) -> int:
+    """Decimals with which a percentage shows two digits that count."""
+    value = 100 * share
+    return max(0, 1 - math.floor(math.log10(value))) if value > 0 else 0
 
 
 def percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""The figures of the collisions page, counted from plain rows. Pure.
+"""The figures of a window, counted from plain rows. Pure.
 
 Ticks are counted by outcome, each once (``outcomes``). Overlaps and duplicates are besides counted as what
 they are, bodies too many, by the definition of ``scheduler.collisions``: the same figures that
@@ -32,13 +32,14 @@ class Moment:
 class Tally:
     """Figures over some ticks.
 
-    ``outcomes`` counts ticks, each once; ``too_many`` bodies, by collision; ``hit`` the ticks that had such a
-    body, whatever else happened to them. ``refusals`` counts tries: ``prevented`` by a lock, ``duplicate``
-    by the tick guard. ``missed`` counts fire times, of which one tick may stand for many. ``latest`` is the
-    newest collision.
+    ``outcomes`` counts ticks, each once; ``ended`` by their own outcome, collided or not; ``too_many`` bodies, by
+    collision; ``hit`` the ticks that had such a body, whatever else happened to them. ``refusals`` counts tries:
+    ``prevented`` by a lock, ``duplicate`` by the tick guard. ``missed`` counts fire times, of which one tick may
+    stand for many. ``latest`` is the newest collision.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
     too_many: Counter[str] = field(default_factory=Counter)
     hit: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
@@ -136,6 +137,7 @@ class _Tallying:
         hits = [name for name in COLLISIONS if tick.id in collided.ticks(name)]
         for tally in self._of(tick):
             tally.outcomes[word] += 1
+            tally.ended[tick.outcome] += 1
             tally.hit.update(hits)
             tally.strategies.add(tick.strategy)
             tally.guards.add(tick.guarded)

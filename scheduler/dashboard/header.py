@@ -14,13 +14,14 @@ from scheduler.conf import conf
 FORGOTTEN = timedelta(minutes=15)
 
 # in:  alive, forgotten (seconds). out: the database's clock, when a beat was last heard, beats alive, workers
-#      alive, workers silent. Whoever said good-bye is not counted.
+#      alive, workers silent, versions alive. Whoever said good-bye is not counted.
 _FLEET = """
 SELECT clock_timestamp(), max(heartbeat_at) FILTER (WHERE kind = 'beat'),
        count(*) FILTER (WHERE kind = 'beat' AND here AND age <= %(alive)s),
        count(*) FILTER (WHERE kind = 'worker' AND here AND age <= %(alive)s),
-       count(*) FILTER (WHERE kind = 'worker' AND here AND age > %(alive)s AND age <= %(forgotten)s)
-FROM (SELECT kind, heartbeat_at, stopped_at IS NULL AS here,
+       count(*) FILTER (WHERE kind = 'worker' AND here AND age > %(alive)s AND age <= %(forgotten)s),
+       array_agg(DISTINCT version ORDER BY version) FILTER (WHERE here AND age <= %(alive)s AND version <> '')
+FROM (SELECT kind, version, heartbeat_at, stopped_at IS NULL AS here,
              extract(epoch FROM clock_timestamp() - heartbeat_at) AS age
       FROM aegis_scheduler_instance) fleet
 """
@@ -35,6 +36,7 @@ class Header:
     beats: int
     workers: int
     workers_silent: int
+    versions: tuple[str, ...] = ()
 
     @property
     def beat_age(self) -> str:
@@ -44,10 +46,21 @@ class Header:
         return duration_words(max(0.0, (self.now - self.beat_heard_at).total_seconds()))
 
 
+def patience() -> float:
+    """Seconds of silence after which a process or a body is not counted as alive."""
+    return float(max(conf("SILENCE_GRACE"), 3 * conf("HEARTBEAT")))
+
+
 def header() -> Header:
     """Who is alive, by one query."""
-    alive = max(conf("SILENCE_GRACE"), 3 * conf("HEARTBEAT"))
     with connection.cursor() as cursor:
-        cursor.execute(_FLEET, {"alive": alive, "forgotten": FORGOTTEN.total_seconds()})
-        now, heard, beats, workers, silent = cursor.fetchone()
-    return Header(now=now, beat_heard_at=heard, beats=beats, workers=workers, workers_silent=silent)
+        cursor.execute(_FLEET, {"alive": patience(), "forgotten": FORGOTTEN.total_seconds()})
+        now, heard, beats, workers, silent, versions = cursor.fetchone()
+    return Header(
+        now=now,
+        beat_heard_at=heard,
+        beats=beats,
+        workers=workers,
+        workers_silent=silent,
+        versions=tuple(versions or ()),
+    )

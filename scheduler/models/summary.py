@@ -29,7 +29,7 @@ def _number() -> models.PositiveIntegerField:
 
 
 class SliceTally(models.Model):
-    """The figures of one schedule under one strategy in one slice; ``scheduler.dashboard.figures`` says what they are.
+    """The figures of one schedule under one strategy in one slice, as ``scheduler.dashboard.figures`` counts them.
 
     The first eleven count ticks, each once, by the worst that happened to it.
     """

@@ -10,6 +10,7 @@ import pytest
 from scheduler.cli import verbs
 from scheduler.conf import DEFAULTS
 from scheduler.doctor.examination import TOPICS
+from scheduler.failures import FAILURES, STRATEGIES
 from scheduler.states import ExecutionState, TickOutcome, TickState
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -72,3 +73,12 @@ def test_the_checks_page_and_the_doctors_page_are_reached_and_name_every_topic()
     page = (PROJECT / "docs/how-to/run-the-doctor.md").read_text()
     named = re.findall(r"^\*\*(\w+)\*\*:", page, re.M)
     assert named == [topic for topic in TOPICS if topic != "locks"]
+
+
+def test_the_failure_modes_are_the_table_of_the_failure_matrix_word_for_word() -> None:
+    page = (PROJECT / "docs/explanation/failure-modes.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    shown = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    assert shown[0] == ["what happens", *(f"`{alias}`" for alias in STRATEGIES)]
+    known = [[row.title, *(row.cells[alias].words for alias in STRATEGIES)] for row in FAILURES]
+    assert shown[1:] == known

@@ -8,12 +8,13 @@ import pytest
 from django.utils import timezone
 
 from scheduler.collisions import Body
-from scheduler.dashboard.bounds import none_of, upper_bound
+from scheduler.dashboard.bounds import interval, interval_words, none_of, upper_bound
 from scheduler.dashboard.facts import RefusedRow, TickRow
-from scheduler.dashboard.figures import Figures, count
+from scheduler.dashboard.figures import Figures, Tally, count
+from scheduler.dashboard.links import Links
 from scheduler.dashboard.outcomes import Collided, outcome_of
 from scheduler.dashboard.params import Params, shortest_span
-from scheduler.dashboard.tiles import tiles
+from scheduler.dashboard.tiles import Tile, share, tiles
 from scheduler.dashboard.timeline_window import latest_window
 from scheduler.states import TickOutcome, TickState
 
@@ -126,17 +127,50 @@ def test_none_of_many_carries_the_exact_bound_rounded_up() -> None:
         assert (1 - bound) ** trials == pytest.approx(0.025), "seeing none is just that unlikely at the bound"
 
 
+def shown(total: Tally) -> dict[str, Tile]:
+    links = Links(lists={"tick": "/ticks/", "execution": "/tries/"}, around=lambda moment: f"?{moment.execution_id}")
+    return {tile.label: tile for tile in tiles(total, links)}
+
+
 def test_tiles_tell_none_with_its_bound_and_some_with_their_ticks() -> None:
-    clean = {tile.label: tile for tile in tiles(counted([tick(n) for n in range(100)], []).total)}
+    clean = shown(counted([tick(n) for n in range(100)], []).total)
     assert clean["Overlaps, proven"].foot == "0 of 100 ticks (95 % bound 3.7 %)"
     assert clean["Overlaps, proven"].tone == "mute"
-    assert (clean["Ran once"].value, clean["Ran once"].tone) == ("100", "ok")
-    broken = {
-        t.label: t for t in tiles(counted([tick(1), tick(2)], [body(1, 1, 0, 9), body(2, 2, 5, 8)]).total, "?x")
-    }
+    assert (clean["Ran once"].value, clean["Ran once"].tone) == ("100 %", "ok")
+    broken = shown(counted([tick(1), tick(2)], [body(1, 1, 0, 9), body(2, 2, 5, 8)]).total)
     assert broken["Overlaps, proven"].foot == "two or more were inside at once, in 1 of 2 ticks"
-    assert (broken["Overlaps, proven"].tone, broken["Overlaps, proven"].url) == ("bad", "?x")
+    assert (broken["Overlaps, proven"].tone, broken["Overlaps, proven"].url) == ("bad", "?2")
     assert (broken["Overlaps, possible"].tone, broken["Overlaps, possible"].url) == ("mute", "")
+
+
+def test_a_tile_counts_how_ticks_ended_also_where_they_collided_and_leads_there() -> None:
+    ticks = [tick(1), tick(2, "lost"), tick(3, "failed"), tick(4, "abandoned"), tick(5, "blocked")]
+    found = shown(counted(ticks, [body(1, 1, 0, 9), body(2, 2, 5, 8)]).total)
+    assert (found["Lost lease"].value, found["Lost lease"].url) == ("1", "/ticks/?outcome__exact=lost")
+    assert (found["Failed"].foot, found["Failed"].url) == (
+        "1 failed, 1 crashed",
+        "/ticks/?outcome__in=failed,abandoned",
+    )
+    assert (found["Blocked"].value, found["Missed"].url) == ("1", "")
+    assert found["Ran once"].value == "20.0 %"
+
+
+def test_a_share_is_never_rounded_to_all_or_to_nothing() -> None:
+    assert [share(*pair) for pair in ((9_999, 10_000), (1, 10_000), (5, 5), (0, 5), (991, 1000))] == [
+        "99.9 %", "0.1 %", "100 %", "0 %", "99.1 %",
+    ]  # fmt: skip
+
+
+def test_the_interval_of_a_rate_is_wilsons_and_of_none_the_exact_bound() -> None:
+    low, high = interval(451, 2400)
+    assert (round(low, 4), round(high, 4)) == (0.1728, 0.204)
+    assert interval_words(451, 2400) == "17 to 21 %"
+    assert interval(0, 2400) == (0.0, upper_bound(2400))
+    assert interval_words(0, 2400) == "up to 0.16 %"
+    assert interval_words(0, 0) == "no ticks"
+    assert interval(5, 5)[1] == 1.0
+    for hits, trials in ((1, 10), (9, 10), (1, 10_000)):
+        assert interval(hits, trials)[0] < hits / trials < interval(hits, trials)[1]
 
 
 def test_the_default_window_is_the_shortest_that_shows_something() -> None:

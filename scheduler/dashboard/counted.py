@@ -1,0 +1,92 @@
+"""A window and its figures: what the overview and the page of strategies begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from scheduler.charts import Window, bin_seconds
+from scheduler.dashboard import rows
+from scheduler.dashboard.figures import Figures, count
+from scheduler.dashboard.header import Header, header
+from scheduler.dashboard.notes import Note, empty_notes
+from scheduler.dashboard.params import SPANS, Params, ScheduleFilter, last, shortest_span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What was asked and what was found. ``notes`` say what a reader must know of it."""
+
+    params: Params
+    header: Header
+    filter: ScheduleFilter
+    span: str
+    now: datetime
+    window: Window
+    step: int
+    figures: Figures
+    notes: list[Note]
+
+    def frame(self) -> dict[str, Any]:
+        """What the frame of a page and its filter print."""
+        given = self.params.given
+        return {
+            "header": self.header,
+            "notes": self.notes,
+            "filter": self.filter,
+            "kept": {name: given[name] for name in ("window", "at") if given.get(name)},
+            "frozen": self.now if given.get("at") and self.now != self.header.now else None,
+            "live_url": self.params.url(at=None),
+        }
+
+
+def counted(given: Mapping[str, str]) -> Counted:
+    """Read the database within the window and limits; the window shrinks to what fits, with a note."""
+    params = Params(given)
+    strip, chosen = header(), ScheduleFilter(params)
+    schedule_id = chosen.schedule_id
+    now = params.instant("at") or strip.now
+    span = _span(params, schedule_id, now)
+    window = last(SPANS[span], now)
+    ticks, cut = rows.ticks_in(window, schedule_id)
+    if cut:
+        window = Window(start=ticks[-1].fire_time, end=now)
+    names = None if schedule_id is None else {tick.lock_name for tick in ticks}
+    bodies, complete_from = rows.bodies_in(window, names)
+    if complete_from is not None and window.start < complete_from < now:
+        window = Window(start=complete_from, end=now)
+        ticks = [tick for tick in ticks if tick.fire_time >= complete_from]
+    step = bin_seconds(window)
+    unlocked = rows.unlocked_aliases()
+    figures = count(ticks, bodies, rows.refused_in(window, schedule_id), step=step, unlocked=unlocked)
+    notes = [Note(problem) for problem in params.problems]
+    if window.seconds < SPANS[span]:
+        notes.append(_cut_note(window, span))
+    if not ticks:
+        notes += empty_notes(params, window, now, schedule_id)
+    return Counted(
+        params=params, header=strip, filter=chosen, span=span, now=now, window=window, step=step, figures=figures,
+        notes=notes,
+    )  # fmt: skip
+
+
+def _span(params: Params, schedule_id: int | None, now: datetime) -> str:
+    """The window asked for, else the shortest that shows something."""
+    asked = params.given.get("window", "")
+    if asked and asked not in SPANS:
+        params.problems.append(f'window: "{asked}" is not one of {", ".join(SPANS)}.')
+    if asked in SPANS:
+        return asked
+    return shortest_span(rows.latest_tick(schedule_id, before=now), now)
+
+
+def _cut_note(window: Window, span: str) -> Note:
+    start = timezone.localtime(window.start)
+    return Note(
+        f"The last {span} hold more than is counted on one page: these figures begin at {start:%H:%M:%S} on "
+        f"{start.day} {start:%b}. Choose a shorter window or one schedule."
+    )

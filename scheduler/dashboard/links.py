@@ -1,0 +1,77 @@
+"""Where a figure leads: lists of the admin filtered to what it counts, and other pages. No link without the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+
+from scheduler.charts import Window
+from scheduler.dashboard.figures import Moment
+from scheduler.dashboard.params import stamp
+
+_APP = "aegis_scheduler"
+
+
+def _nowhere(moment: Moment) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Links of one page; an empty text is no link. ``lists`` holds the paths of lists that this user may see."""
+
+    window: Window | None = None
+    schedule_id: int | None = None
+    lists: dict[str, str] = field(default_factory=dict)
+    timeline: str = ""
+    workers: str = ""
+    around: Callable[[Moment], str] = _nowhere
+
+    def ticks(self, outcomes: str, schedule_id: int | None = None) -> str:
+        """The ticks of the window that ended so; several words are separated by commas, none means all."""
+        kept = {"outcome__in" if "," in outcomes else "outcome__exact": outcomes} if outcomes else {}
+        return self._list("tick", kept, "", "schedule", schedule_id)
+
+    def executions(self, states: str, schedule_id: int | None = None) -> str:
+        """The executions of the window's ticks in these states, comma separated."""
+        return self._list("execution", {"state__in": states}, "tick__", "tick__schedule", schedule_id)
+
+    def execution(self, number: int) -> str:
+        """One execution on the timeline."""
+        return f"{self.timeline}?selected={number}#selected" if self.timeline else ""
+
+    def schedule(self, number: int | None) -> str:
+        """The page of a schedule."""
+        form = self.lists.get("schedule", "")
+        return f"{form}{number}/change/" if form and number is not None else ""
+
+    def _list(self, model: str, kept: dict[str, str], prefix: str, owner: str, schedule_id: int | None) -> str:
+        path = self.lists.get(model, "")
+        if not path:
+            return ""
+        if self.window is not None:
+            kept |= {
+                f"{prefix}fire_time__gte": stamp(self.window.start),
+                f"{prefix}fire_time__lt": stamp(self.window.end),
+            }
+        chosen = self.schedule_id if schedule_id is None else schedule_id
+        if chosen is not None:
+            kept[f"{owner}__id__exact"] = str(chosen)
+        return f"{path}?{urlencode(kept, safe=':,')}"
+
+
+def lists_of(request: HttpRequest, site: AdminSite) -> dict[str, str]:
+    """The lists of this site that the user may see."""
+    found = {}
+    for model in ("tick", "execution", "schedule"):
+        if request.user.has_perm(f"{_APP}.view_{model}"):
+            try:
+                found[model] = reverse(f"admin:{_APP}_{model}_changelist", current_app=site.name)
+            except NoReverseMatch:  # a project may keep a list out of its admin
+                continue
+    return found
