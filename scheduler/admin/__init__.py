@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from scheduler.admin.facts import (
-    ExecutionAdmin,
     InstanceAdmin,
     LockNameAdmin,
     LockReleaseAdmin,
     ScheduleChangeAdmin,
-    TickAdmin,
 )
+from scheduler.admin.ledger import ExecutionAdmin, TickAdmin
 from scheduler.admin.schedule import ScheduleAdmin
 from scheduler.dashboard.admin import OverviewAdmin, TimelineAdmin
 from scheduler.dashboard.locks_admin import LocksAdmin

@@ -1,4 +1,4 @@
-"""Ticks, executions, processes and changes: facts, so they are read and never edited here."""
+"""Processes, lock names, releases and changes: facts, so they are read and never edited here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.db import models
 from django.http import HttpRequest
 
-from scheduler.models import Execution, Instance, LockName, LockRelease, ScheduleChange, Tick
+from scheduler.models import Instance, LockName, LockRelease, ScheduleChange
 
 # The glossary's words for columns that are named for the code.
 WORDS = {
@@ -32,7 +32,7 @@ def _text(value: Any) -> Any:
     return "-" if value in (None, "") else value
 
 
-def _shown(field: str, *, boolean: bool = False) -> Callable[[Any], Any]:
+def shown(field: str, *, boolean: bool = False) -> Callable[[Any], Any]:
     """A field under its name for people and as people read it; it keeps its help text."""
 
     @admin.display(description=WORDS.get(field, field.replace("_", " ")), ordering=field, boolean=boolean)
@@ -52,7 +52,7 @@ class _Named(admin.AllValuesFieldListFilter):
         self.title = WORDS[self.field_path]
 
 
-class _NamedSwitch(admin.BooleanFieldListFilter):
+class NamedSwitch(admin.BooleanFieldListFilter):
     """A filter on a switch under the glossary's word."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -74,7 +74,7 @@ class FactAdmin(admin.ModelAdmin):
     @staticmethod
     def _field(field: Any) -> Any:
         plain = field.name in WORDS or isinstance(field, (models.DateTimeField, models.FloatField))
-        return _shown(field.name, boolean=isinstance(field, models.BooleanField)) if plain else field.name
+        return shown(field.name, boolean=isinstance(field, models.BooleanField)) if plain else field.name
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -84,46 +84,6 @@ class FactAdmin(admin.ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-
-@admin.register(Tick)
-class TickAdmin(FactAdmin):
-    list_display = (
-        _shown("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies",
-        _shown("lock_alias"), _shown("once_per_tick", boolean=True),
-    )  # fmt: skip
-    list_filter = ("state", "outcome", ("lock_alias", _Named))
-    search_fields = ("schedule_name", "=lock_name")
-    date_hierarchy = "fire_time"
-
-
-@admin.register(Execution)
-class ExecutionAdmin(FactAdmin):
-    list_display = (
-        _shown("recorded_at"), "schedule_name", "state", "worker", "token", "seconds_inside", "reason",
-        "acquired_in", "attempt", "holder_id",
-    )  # fmt: skip
-    list_filter = ("state", ("lock_alias", _Named), ("guarded", _NamedSwitch))
-    list_select_related = ("tick",)
-    search_fields = ("=lock_name", "=worker", "tick__schedule_name")
-    date_hierarchy = "recorded_at"
-    # Of the links on the dashboard, whose windows are of fire times.
-    linked = ("tick__fire_time__gte", "tick__fire_time__lt", "tick__schedule__id__exact")
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        return lookup in self.linked or super().lookup_allowed(lookup, value, request)
-
-    @admin.display(description="schedule")
-    def schedule_name(self, execution: Execution) -> str:
-        return execution.tick.schedule_name or execution.tick.task
-
-    @admin.display(description="acquired in")
-    def acquired_in(self, execution: Execution) -> str:
-        return "-" if execution.acquire_ms is None else f"{execution.acquire_ms:.1f} ms"
-
-    @admin.display(description="ran")
-    def seconds_inside(self, execution: Execution) -> str:
-        return "-" if execution.ran is None else f"{execution.ran:.2f} s"
 
 
 @admin.register(LockName)
@@ -136,14 +96,14 @@ class LockNameAdmin(FactAdmin):
 class InstanceAdmin(FactAdmin):
     list_display = (
         "name", "kind", "host", "pid", "version", "pool", "concurrency",
-        *map(_shown, ("started_at", "heartbeat_at", "stopped_at")),
+        *map(shown, ("started_at", "heartbeat_at", "stopped_at")),
     )  # fmt: skip
     list_filter = ("kind",)
 
 
 @admin.register(ScheduleChange)
 class ScheduleChangeAdmin(FactAdmin):
-    list_display = (_shown("changed_at"), "schedule_name", "by", "before", "after", "reason")
+    list_display = (shown("changed_at"), "schedule_name", "by", "before", "after", "reason")
     list_select_related = ("changed_by",)
     search_fields = ("schedule_name", "who", "reason")
     date_hierarchy = "changed_at"
@@ -155,7 +115,7 @@ class ScheduleChangeAdmin(FactAdmin):
 
 @admin.register(LockRelease)
 class LockReleaseAdmin(FactAdmin):
-    list_display = (_shown("asked_at"), "name", _shown("alias"), "lease_id", "result", "who", "reason", "detail")
+    list_display = (shown("asked_at"), "name", shown("alias"), "lease_id", "result", "who", "reason", "detail")
     list_filter = ("result", ("alias", _Named))
     search_fields = ("=name", "who", "reason", "=lease_id")
     date_hierarchy = "asked_at"
