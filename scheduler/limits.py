@@ -28,15 +28,21 @@ def limit_of(kind: str) -> int:
     return int({**DEFAULTS["RATE_LIMITS"], **conf("RATE_LIMITS")}[kind])
 
 
+def hold(who: Any) -> Any:
+    """Hold the row of the user ``who`` until the transaction ends; returns ``who``. A name from a shell has none."""
+    if getattr(who, "pk", None):
+        get_user_model()._default_manager.select_for_update(no_key=True).get(pk=who.pk)
+    return who
+
+
 def admit(who: Any, kind: str, done: QuerySet[Any], stamp: str) -> None:
     """Refuse ``who`` if ``done``, their audit rows, has as many of the last minute as are allowed.
 
     Call it in the transaction that stores the next row. ``stamp`` is the name of the rows' instant. A command line
     is not limited: whoever has a shell here has the database as well. Raises ``TooOften``.
     """
-    if not getattr(who, "pk", None):
+    if not getattr(hold(who), "pk", None):
         return
-    get_user_model()._default_manager.select_for_update(no_key=True).get(pk=who.pk)
     most = limit_of(kind)
     if done.filter(**{f"{stamp}__gt": Now() - WINDOW}).count() >= most:
         raise TooOften(f"You have done this {most} times within a minute, which is the limit. Wait and try again.")

@@ -56,11 +56,12 @@ WITH guard AS (
     SELECT name, alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text FOR SHARE
 )
 INSERT INTO aegis_scheduler_tick (
-    schedule_id, schedule_name, revision, fire_time, manual_key, call_options, task, args, kwargs, queue, delivery,
+    schedule_id, schedule_name, revision, fire_time, manual_key, call_options, task, args, kwargs, queue, priority,
+    delivery,
     lock_name, lock_alias, ttl, once_per_tick, grace, overlap, max_attempts, state, outcome, reason, attempt, retries,
     copies, dispatch_at, deadline, missed_count)
 SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(key)s::text, %(call)s::jsonb,
-       %(task)s::text, %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, 'one_worker',
+       %(task)s::text, %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, %(priority)s::int, 'one_worker',
        guard.name, guard.alias_in_force,
        %(ttl)s::float8, true, %(grace)s::float8, %(overlap)s::text, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
        clock_timestamp() + make_interval(secs => %(patience)s::float8),
@@ -78,8 +79,10 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def request_run(schedule: Schedule, *, key: str | None = None) -> int:
+def request_run(schedule: Schedule, *, key: str | None = None, overlap: str | None = None) -> int:
     """Store a manual tick of a schedule; any beat publishes it within a second. Returns the tick's id.
+
+    ``overlap``: what becomes of it while the name is held, instead of what the schedule says.
 
     The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``.
     """
@@ -94,8 +97,9 @@ def request_run(schedule: Schedule, *, key: str | None = None) -> int:
         schedule=schedule.pk,
         schedule_name=schedule.name,
         queue=schedule.queue,
+        priority=schedule.priority,
         grace=schedule.misfire_grace,
-        overlap=schedule.overlap,
+        overlap=overlap or schedule.overlap,
         max_attempts=schedule.max_attempts,
         patience=0.0,
     )
@@ -195,6 +199,7 @@ def _make(**facts: Any) -> dict[str, Any]:
         "schedule": None,
         "schedule_name": "",
         "queue": "",
+        "priority": None,
         "grace": GRACE,
         "overlap": "skip",  # a caller is told at once
         "max_attempts": 1,

@@ -1,71 +1,123 @@
-"""Pause and resume in the list of schedules: two actions, and the fields that they need beside the choice."""
+"""Pause and resume as verbs; ``scheduler.pausing`` does it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ActionForm
-from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.translation import ngettext
 
-from scheduler.changes import Refused
+from scheduler.admin.verbs import Row, Verb, counted, names
+from scheduler.charts.scale import duration_words
+from scheduler.dashboard.dialog import ReasonForm
 from scheduler.models import Schedule
 from scheduler.pausing import pause, resume
+from scheduler.running import inside
 
 
-class PauseForm(ActionForm):
+class InstantField(forms.DateTimeField):
+    """An instant in UTC, whatever the zone of the site: the label says so."""
+
+    widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"})
+
+    def to_python(self, value: Any) -> datetime | None:
+        with timezone.override(UTC):
+            found: datetime | None = super().to_python(value)
+        return found
+
+
+class PauseForm(ReasonForm):
     """Why, and until when; both are kept in the change history."""
 
-    # Looked at by the actions: what the admin itself refuses here, it calls "No action selected".
-    reason = forms.CharField(required=False, label="Reason")
-    until = forms.CharField(required=False, label="Paused until (UTC)")
+    until = InstantField(
+        required=False,
+        label="Until (UTC)",
+        help_text="Empty: until somebody resumes it.",
+        error_messages={"invalid": "This is no date and time; write for example 2027-01-31 06:00."},
+    )
 
 
-class PausingMixin(admin.ModelAdmin):
-    """Two actions that go through ``scheduler.pausing``, each row by itself, behind a permission of their own."""
+class PauseVerb(Verb):
+    name = "pause"
+    permission = "pause_schedule"
+    label = "Pause…"
+    form: ClassVar[type[forms.Form]] = PauseForm
+    notes = (
+        "Nothing new is stored while it is paused, and nothing of that time is caught up afterwards.",
+        "A run in progress is not stopped.",
+    )
 
-    action_form = PauseForm
-    actions = ("pause_selected", "resume_selected")
+    def title(self, schedules: Sequence[Schedule]) -> str:
+        return f"Pause {names(schedules)}"
 
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("aegis_scheduler.pause_schedule")
+    def rows(self, schedules: Sequence[Schedule], request: HttpRequest) -> list[Row]:
+        now, running = timezone.now(), inside({schedule.lock_id for schedule in schedules})
+        return [self._row(schedule, now, running.get(schedule.lock_id, [])) for schedule in schedules]
 
-    @admin.action(permissions=["pause"], description="Pause selected schedules")
-    def pause_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        try:
-            with timezone.override(UTC):
-                until = forms.DateTimeField(required=False).clean(request.POST.get("until", ""))
-        except ValidationError:
-            said = f"{request.POST['until']!r} is no date and time; write for example 2027-01-31 06:00."
-            self.message_user(request, f"Nothing was paused. {said}", messages.ERROR)
-            return
-        why = request.POST.get("reason", "")
-        self._each(request, queryset, "paused", lambda name: pause(name, why=why, until=until, who=request.user))
+    @staticmethod
+    def _row(schedule: Schedule, now: datetime, running: list[Any]) -> Row:
+        own = [row for row in running if row.tick.schedule_id == schedule.pk]
+        warnings = [f"{row.worker} is inside since {row.started_at:%H:%M:%S} UTC and goes on." for row in own]
+        if schedule.is_paused(now):
+            warnings.append(f"It is paused already by {schedule.paused_by or 'somebody'}; this replaces that pause.")
+        return Row(schedule=schedule, said=next_run(schedule, now), warnings=tuple(warnings))
 
-    @admin.action(permissions=["pause"], description="Resume selected schedules")
-    def resume_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        why = request.POST.get("reason", "")[:500]
-        self._each(request, queryset, "resumed", lambda name: resume(name, why=why, who=request.user))
+    def act(self, schedule: Schedule, given: dict[str, Any], request: HttpRequest) -> str:
+        pause(schedule.name, why=given["reason"], until=given["until"], who=request.user)
+        return f"Paused: {given['reason']}"
 
-    def _each(
-        self, request: HttpRequest, queryset: QuerySet[Schedule], done: str, verb: Callable[[str], Any]
-    ) -> None:
-        """One schedule after the other; a refusal is told and stops no other."""
-        count = 0
-        for name in queryset.order_by("name").values_list("name", flat=True):
-            try:
-                verb(name)
-            except (Refused, Schedule.DoesNotExist) as refusal:
-                self.message_user(request, f"Schedule {name!r}: {refusal}", messages.ERROR)
-            else:
-                count += 1
-        if count:
-            said = ngettext("%(n)d schedule was %(done)s.", "%(n)d schedules were %(done)s.", count)
-            self.message_user(request, said % {"n": count, "done": done}, messages.SUCCESS)
+    def done(self, count: int) -> str:
+        return counted("%(n)d schedule was paused.", "%(n)d schedules were paused.", count)
+
+
+class ResumeForm(ReasonForm):
+    """A reason is welcome, not asked for."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].required = False
+
+
+class ResumeVerb(Verb):
+    name = "resume"
+    permission = "pause_schedule"
+    label = "Resume…"
+    form: ClassVar[type[forms.Form]] = ResumeForm
+    notes = ("Nothing is run for the time of the pause.",)
+
+    def title(self, schedules: Sequence[Schedule]) -> str:
+        return f"Resume {names(schedules)}"
+
+    def rows(self, schedules: Sequence[Schedule], request: HttpRequest) -> list[Row]:
+        now = timezone.now()
+        return [
+            Row(
+                schedule=schedule,
+                said=next_run(schedule, now),
+                refused="" if schedule.paused_at else "It is not paused, so there is nothing to resume.",
+            )
+            for schedule in schedules
+        ]
+
+    def act(self, schedule: Schedule, given: dict[str, Any], request: HttpRequest) -> str:
+        stored = resume(schedule.name, why=given["reason"], who=request.user)
+        return f"Resumed. {next_run(stored, timezone.now()).capitalize()}; nothing is run for the pause."
+
+    def done(self, count: int) -> str:
+        said = counted("%(n)d schedule was resumed", "%(n)d schedules were resumed", count)
+        return f"{said}; nothing is run for the pause."
+
+
+def next_run(schedule: Schedule, now: datetime) -> str:
+    """``next run 12:05:00 UTC, in 29 s``, as its recurrence names it."""
+    try:
+        at = schedule.recurrence().next_after(now)
+    except ValueError:
+        return "its recurrence cannot be read"
+    if at is None:
+        return "it has no next run"
+    day = "" if at.date() == now.date() else f"{at:%Y-%m-%d} "
+    return f"next run {day}{at:%H:%M:%S} UTC, in {duration_words((at - now).total_seconds())}"

@@ -8,29 +8,24 @@ from django.contrib import admin
 from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
-from django.utils.html import format_html, format_html_join
 
 from scheduler.admin.forms import ScheduleForm
-from scheduler.admin.pausing import PausingMixin
+from scheduler.admin.listing import ListingMixin
+from scheduler.admin.pausing import PauseVerb, ResumeVerb
+from scheduler.admin.running import RunVerb
+from scheduler.admin.schedule_page import SchedulePageMixin
 from scheduler.changes import note
 from scheduler.models import Schedule
-from scheduler.notes import noted, notes
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(PausingMixin, admin.ModelAdmin):
+class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
     """Edits follow within two seconds; each leaves a change row with who, what and why."""
 
     form = ScheduleForm
+    verbs = (PauseVerb(), ResumeVerb(), RunVerb())
     change_form_template = "admin/aegis_scheduler/schedule/change_form.html"
-    list_display = ("name", "state", "when", "next_run", "guarded_by")
-    list_filter = ("enabled", "lock__alias_wanted", "once_per_tick", "delivery")
-    list_select_related = ("lock",)
-    search_fields = ("name", "task", "notes", "lock__name")
-    list_per_page = 50
     save_on_top = True
     fieldsets = (
         (None, {"fields": ("name", "task", ("args", "kwargs"), "enabled", "notes")}),
@@ -52,44 +47,6 @@ class ScheduleAdmin(PausingMixin, admin.ModelAdmin):
         ("More", {"classes": ("collapse",), "fields": (("queue", "priority"), "anchor")}),
         ("Change history", {"fields": ("reason",)}),
     )  # fmt: skip
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
-        return noted(super().get_queryset(request))
-
-    @admin.display(description="state")
-    def state(self, schedule: Schedule) -> str:
-        """The word, and below it what its owner should know."""
-        now = timezone.now()
-        word = schedule.state_word(now)
-        glyph = {"Active": "▶", "Paused": "❙❙", "Disabled": "○", "Broken": "✕", "Finished": "■"}[word]
-        lines = format_html_join("", "<br><small>{}</small>", ((said,) for said in notes(schedule, now)))
-        return format_html("{} {}{}", glyph, word, lines)
-
-    @admin.display(description="when")
-    def when(self, schedule: Schedule) -> str:
-        try:
-            said = schedule.recurrence().explain()
-        except ValueError as problem:
-            return str(problem)
-        if schedule.cron_expression:
-            return format_html("{}<br><code>{}</code> {}", said, schedule.cron_expression, schedule.time_zone)
-        return said
-
-    @admin.display(description="next run (UTC)", ordering="next_fire_at")
-    def next_run(self, schedule: Schedule) -> str:
-        at = schedule.next_fire_at
-        if at is None or not schedule.enabled:
-            return "-"
-        return f"{at:%H:%M:%S}" if at.date() == timezone.now().date() else f"{at:%Y-%m-%d %H:%M:%S}"
-
-    @admin.display(description="guarded by", ordering="lock__alias_wanted")
-    def guarded_by(self, schedule: Schedule) -> str:
-        """The strategy and the tick guard: two switches, so both are said."""
-        lock = schedule.lock
-        strategy = lock.alias_wanted if lock.alias_wanted != "none" else "no lock"
-        if lock.alias_in_force and lock.alias_in_force != lock.alias_wanted:
-            strategy = f"{lock.alias_in_force} → {lock.alias_wanted} when idle"
-        return f"{strategy}, {'tick guard' if schedule.once_per_tick else 'no tick guard'}"
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: ScheduleForm, change: bool) -> None:
         """Store the schedule, its lock name and the change row together; beat's own columns are left alone."""

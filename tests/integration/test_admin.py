@@ -212,50 +212,7 @@ def test_a_viewer_sees_schedules_and_a_forged_post_changes_nothing(client: Clien
 LIST = "admin:aegis_scheduler_schedule_changelist"
 
 
-def act(client: Client, action: str, *schedules: Schedule, **data: str) -> Any:
-    chosen = {"action": action, "_selected_action": [schedule.pk for schedule in schedules]}
-    return client.post(reverse(LIST), {**chosen, **data}, follow=True)
-
-
-def test_schedules_are_paused_and_resumed_in_the_list_with_a_trace(boss: Client) -> None:
-    one, two = make_schedule("one", every_seconds=60), make_schedule("two", every_seconds=60)
-    page = act(boss, "pause_selected", one, two, reason="audit <b>", until="2099-01-31 06:00").content.decode()
-    assert "2 schedules were paused." in page
-    assert "Paused by boss until 2099-01-31 06:00:00 UTC: audit &lt;b&gt;" in page
-    assert set(ScheduleChange.objects.values_list("schedule_name", "who", "reason")) == {
-        ("one", "boss", "audit <b>"),
-        ("two", "boss", "audit <b>"),
-    }
-    page = act(boss, "resume_selected", one, reason="done").content.decode()
-    assert "1 schedule was resumed." in page
-    page = act(boss, "resume_selected", one, two).content.decode()
-    assert "Schedule &#x27;one&#x27;: It is not paused" in page and "1 schedule was resumed." in page
-    assert not Schedule.objects.filter(paused_at__isnull=False).exists()
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [({}, "needs a reason"), ({"reason": "x", "until": "soon"}, "Nothing was paused"),
-     ({"reason": "x", "until": "2020-01-01 00:00"}, "has passed")],
-)  # fmt: skip
-def test_a_pause_without_a_reason_or_with_a_strange_end_is_refused(
-    boss: Client, data: dict[str, str], said: str
-) -> None:
-    assert said in act(boss, "pause_selected", make_schedule("one"), **data).content.decode()
-    assert Schedule.objects.get().paused_at is None
-
-
-def test_pausing_needs_a_permission_of_its_own(client: Client) -> None:
-    schedule = make_schedule("one")
-    for codename, allowed in (("change_schedule", False), ("pause_schedule", True)):
-        user = User.objects.create_user(codename, is_staff=True)
-        user.user_permissions.add(
-            Permission.objects.get(codename="view_schedule"), Permission.objects.get(codename=codename)
-        )
-        client.force_login(user)
-        act(client, "pause_selected", schedule, reason="audit")
-        schedule.refresh_from_db()
-        assert (schedule.paused_at is not None) == allowed
+LIST = "admin:aegis_scheduler_schedule_changelist"
 
 
 def test_the_preview_says_how_far_jitter_may_move_a_run(boss: Client) -> None:

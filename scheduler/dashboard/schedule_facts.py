@@ -1,0 +1,160 @@
+"""What the list and the page of schedules say of each: its latest ticks, collisions of a day, and how long it runs.
+
+A fixed number of queries for any number of schedules, each within a limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db import connection
+from django.db.models import Count, Q
+
+from locks import InvalidLockBackend, lock_backends
+from scheduler.charts import Window
+from scheduler.charts.looks import Look
+from scheduler.charts.looks import outcome as look_of
+from scheduler.collisions import duplicates, overlaps
+from scheduler.dashboard import rows
+from scheduler.dashboard.outcomes import OPEN, OVERLAP, POSSIBLE, Collided, outcome_of
+from scheduler.models import Schedule, Tick
+from scheduler.states import TickOutcome
+
+SHOWN = 60  # ticks of a sparkline
+DAY = timedelta(hours=24)
+
+# in: ids, shown. out: schedule, tick, fire_time, state, outcome, lock_alias, ttl, manual, longest run (s), workers.
+_TICKS = """
+SELECT s.id, t.id, t.fire_time, t.state, t.outcome, t.lock_alias, t.ttl, e.ran, e.workers, e.token, e.rivals, e.began
+FROM unnest(%(ids)s::bigint[]) s(id)
+CROSS JOIN LATERAL (
+    SELECT id, fire_time, state, outcome, lock_alias, ttl FROM aegis_scheduler_tick
+    WHERE schedule_id = s.id AND manual_key IS NULL ORDER BY fire_time DESC LIMIT %(shown)s
+) t
+LEFT JOIN LATERAL (
+    SELECT max(ran) AS ran, array_agg(DISTINCT worker) FILTER (WHERE started_at IS NOT NULL) AS workers,
+           max(token) AS token, count(*) FILTER (WHERE started_at IS NULL) AS rivals, min(started_at) AS began
+    FROM aegis_scheduler_execution WHERE tick_id = t.id
+) e ON true
+ORDER BY s.id, t.fire_time DESC
+"""
+
+
+class TickFact(NamedTuple):
+    """One tick of a schedule. ``ran``: its longest body, seconds; ``word``: a key of ``charts.looks``."""
+
+    id: int
+    fire_time: datetime
+    strategy: str
+    ttl: float
+    ran: float | None
+    workers: tuple[str, ...]
+    token: int | None
+    rivals: int
+    began: datetime | None
+    word: str
+
+    @property
+    def look(self) -> Look:
+        """How its outcome is drawn and called."""
+        return look_of(self.word)
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds from its fire time to its first start."""
+        return None if self.began is None else max(0.0, (self.began - self.fire_time).total_seconds())
+
+
+@dataclass(slots=True)
+class Facts:
+    """Of one schedule. ``ticks``: the newest first; the counts are those of 24 hours."""
+
+    ticks: list[TickFact] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    overlaps: int = 0
+    possible: int = 0
+    lease: float | None = None
+    renewed: bool = False
+
+    @property
+    def prevented(self) -> int:
+        """Ticks that gave way to a run inside."""
+        return self.counts[TickOutcome.PREVENTED]
+
+    @property
+    def last(self) -> TickFact | None:
+        """The newest that is over."""
+        return next((tick for tick in self.ticks if tick.word not in (OPEN, "running")), None)
+
+    def percentile(self, share: float) -> float | None:
+        """Of the latest runs, seconds; None where there are fewer than five."""
+        ran = sorted(tick.ran for tick in self.ticks if tick.ran is not None)
+        return ran[min(len(ran) - 1, int(share * len(ran)))] if len(ran) >= 5 else None
+
+    @property
+    def headroom(self) -> float | None:
+        """The share of the lease that nineteen runs of twenty leave over."""
+        p95 = self.percentile(0.95)
+        return None if p95 is None or not self.lease else 1 - p95 / self.lease
+
+
+def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]:
+    """By the schedules' ids. ``now``: the end of the 24 hours."""
+    found = {schedule.pk: Facts() for schedule in schedules}
+    if not found:
+        return found
+    window = Window(start=now - DAY, end=now)
+    collided = collisions({schedule.lock_id for schedule in schedules}, window)
+    with connection.cursor() as cursor:
+        cursor.execute(_TICKS, {"ids": list(found), "shown": SHOWN})
+        for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in cursor.fetchall():
+            word = outcome_of(tick, state, outcome, collided)
+            fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
+            found[pk].ticks.append(fact)
+    _count(found, window, collided)
+    for schedule in schedules:
+        found[schedule.pk].lease, found[schedule.pk].renewed = _lease(schedule)
+    return found
+
+
+def collisions(lock_names: Collection[str] | None, window: Window) -> Collided:
+    """The ticks whose bodies collided in the window, of these lock names or of all."""
+    bodies, _ = rows.bodies_in(window, lock_names)
+    met, repeated = overlaps(bodies, unlocked=rows.unlocked_aliases()), duplicates(bodies)
+    return Collided.of(met, repeated, {body.execution_id: body.tick_id for body in bodies})
+
+
+def _count(found: Mapping[int, Facts], window: Window, collided: Collided) -> None:
+    day = Tick.objects.filter(schedule_id__in=list(found), fire_time__gte=window.start, fire_time__lt=window.end)
+    met = Q(pk__in=list(collided.ticks(OVERLAP)))
+    possibly = Q(pk__in=list(collided.ticks(POSSIBLE)))
+    counted = day.order_by().values("schedule_id", "outcome").annotate(
+        number=Count("pk"), met=Count("pk", filter=met), possibly=Count("pk", filter=possibly)
+    )  # fmt: skip
+    for row in counted:
+        facts = found[row["schedule_id"]]
+        facts.counts[row["outcome"] or OPEN] += row["number"]
+        facts.overlaps += row["met"]
+        facts.possible += row["possibly"]
+
+
+def _lease(schedule: Schedule) -> tuple[float | None, bool]:
+    """The TTL that guards it, if a clock ends its lease, and whether the lease is renewed."""
+    try:
+        backend = lock_backends[schedule.lock.alias_in_force or schedule.lock.alias_wanted]
+    except InvalidLockBackend:
+        return None, False
+    if not backend.exclusive or backend.session_bound:
+        return None, False
+    return schedule.ttl or backend.ttl, backend.renewable
+
+
+def overlapping(window: Window) -> set[int]:
+    """The schedules with a proven or possible overlap in the window."""
+    collided = collisions(None, window)
+    ticks = {*collided.ticks(OVERLAP), *collided.ticks(POSSIBLE)}
+    return set(Tick.objects.filter(pk__in=ticks, schedule__isnull=False).values_list("schedule_id", flat=True))
