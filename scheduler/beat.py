@@ -17,6 +17,7 @@ from kombu.exceptions import OperationalError
 
 from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_backends
 from locks.clock import boottime
+from scheduler.alerts.watch import Watch
 from scheduler.conf import beat_lock, conf
 from scheduler.presence import Presence
 from scheduler.ticker import Ticker
@@ -53,6 +54,7 @@ class CatalogScheduler(DatabaseScheduler):
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
+        self._alerts = Watch()
         self._watchdog = Watchdog(conf("PASS_PATIENCE"))
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
@@ -83,6 +85,7 @@ class CatalogScheduler(DatabaseScheduler):
         if self._lease is not None:
             self._give_back(self._lease)
             self._lease = None
+        self._alerts.stop()
         self._presence.leave()
 
     def _catalog(self) -> float:
@@ -91,6 +94,7 @@ class CatalogScheduler(DatabaseScheduler):
         if self._ticker is None or wait > 0:
             return max(wait, 0.0) if self._ticker else float(conf("PASS_INTERVAL"))
         self._presence.stamp()
+        self._alerts.start()
         wait = self._ticker.tick()
         self._next_pass = time.monotonic() + wait
         return wait

@@ -16,6 +16,8 @@ from django.core.checks import register as register_check
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler import visibility
+from scheduler.alerts.settings import check_alerts
+from scheduler.beat_admin import check_beat_admin
 from scheduler.conf import DEFAULTS, MAY_BE_ZERO, beat_lock, conf, unknown_keys
 from scheduler.dashboard.checks import check_impact
 from scheduler.error_text import describe, storable
@@ -30,7 +32,8 @@ LONGEST_WAIT = "socket_timeout"
 
 def register() -> None:
     """Register the checks; called once by the app's ``ready()``."""
-    for check in (check_settings, check_beat, check_broker, check_tasks, check_impact):
+    own = (check_settings, check_beat, check_broker, check_tasks)
+    for check in (*own, check_impact, check_alerts, check_beat_admin):
         register_check(check, "aegis")
 
 

@@ -47,6 +47,10 @@ DEFAULTS: dict[str, Any] = {
     "LIVE_INTERVAL": 5.0,
     # Rows that one export holds at the most.
     "EXPORT_ROWS": 100_000,
+    # Alerts: seconds between two looks at the rules (0: no beat looks), and who is told; keys left out keep these.
+    "ALERTS": {"EVERY": 15.0, "LOG": True, "EMAIL": [], "WEBHOOK": None},
+    # What becomes of django-celery-beat's own pages in the admin: "hide", "readonly" or "keep".
+    "BEAT_ADMIN": "readonly",
 }
 MAY_BE_ZERO = frozenset({"LIVE_INTERVAL"})
 

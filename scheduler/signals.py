@@ -6,3 +6,6 @@ from django.dispatch import Signal
 
 lock_force_released = Signal()
 """An operator ended a lease. ``release``: the ``LockRelease`` row, settled. Sent for ``released`` only."""
+
+# sender: scheduler.models.Alert; ``alert``: the row. Sent outside of any transaction, in the process that looked.
+alert_opened = Signal()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.admin import beat
 from scheduler.admin.facts import (
     InstanceAdmin,
     LockNameAdmin,
@@ -11,9 +12,11 @@ from scheduler.admin.facts import (
 from scheduler.admin.ledger import ExecutionAdmin, TickAdmin
 from scheduler.admin.schedule import ScheduleAdmin
 from scheduler.dashboard.admin import OverviewAdmin, TimelineAdmin
+from scheduler.dashboard.alerts_admin import AlertAdmin
 from scheduler.dashboard.locks_admin import LocksAdmin
 
 __all__ = [
+    "AlertAdmin",
     "ExecutionAdmin",
     "InstanceAdmin",
     "LockNameAdmin",
@@ -24,4 +27,5 @@ __all__ = [
     "ScheduleChangeAdmin",
     "TickAdmin",
     "TimelineAdmin",
+    "beat",
 ]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -17,10 +18,10 @@ from django.views.decorators.http import require_safe
 
 from scheduler.dashboard import live
 from scheduler.dashboard.params import Link, Params
-from scheduler.models import Dashboard, FailureMatrix, Locks, Strategies, Timeline, Workers
+from scheduler.models import Alert, Dashboard, FailureMatrix, Locks, Strategies, Timeline, Workers
 
 # In the order in which they stand above each page.
-PAGES: tuple[type[Dashboard], ...] = (Dashboard, Timeline, Strategies, FailureMatrix, Locks, Workers)
+PAGES: tuple[type[Model], ...] = (Dashboard, Timeline, Strategies, FailureMatrix, Locks, Workers, Alert)
 
 
 class PageAdmin(admin.ModelAdmin):
@@ -84,7 +85,7 @@ class PageAdmin(admin.ModelAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
 
-    def path_of(self, model: type[Dashboard], view: str = "changelist") -> str:
+    def path_of(self, model: type[Model], view: str = "changelist") -> str:
         """The path of a page on this site."""
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"
         return reverse(name, current_app=self.admin_site.name)

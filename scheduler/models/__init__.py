@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.models.alert import Alert, AlertDelivery, AlertLook, AlertRule
 from scheduler.models.dashboard import Dashboard, FailureMatrix, Locks, Strategies, Timeline, Workers
 from scheduler.models.execution import Execution
 from scheduler.models.instance import Instance
@@ -14,6 +15,10 @@ from scheduler.models.summary import SliceTally, SummedSlice
 from scheduler.models.tick import Tick
 
 __all__ = [
+    "Alert",
+    "AlertDelivery",
+    "AlertLook",
+    "AlertRule",
     "Dashboard",
     "Execution",
     "FailureMatrix",

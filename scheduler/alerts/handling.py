@@ -1,0 +1,53 @@
+"""What people do with an alert: acknowledge, mute until, open again. Each is one guarded statement with a trace."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.db import transaction
+from django.db.models.functions import Now
+
+from scheduler.changes import Refused
+from scheduler.models import Alert, AlertRule
+
+State = Alert.State
+
+
+def acknowledge(alert: Alert, *, note: str, who: Any) -> None:
+    """Somebody looks after it. Raises ``Refused`` where it was closed meanwhile."""
+    _handle(alert, {"state": State.ACKNOWLEDGED, "note": note, "muted_until": None}, f"acknowledged: {note}", who)
+
+
+def mute(alert: Alert, *, until: datetime, note: str, who: Any) -> None:
+    """Nothing is told of it before ``until``. Raises ``Refused`` where it was closed meanwhile."""
+    said = f"muted until {until:%Y-%m-%d %H:%M} UTC: {note}"
+    _handle(alert, {"state": State.MUTED, "note": note, "muted_until": until}, said, who)
+
+
+def reopen(alert: Alert, *, note: str, who: Any) -> None:
+    """It is open again, and is not told again. Raises ``Refused`` where it was closed meanwhile."""
+    _handle(alert, {"state": State.OPEN, "note": note, "muted_until": None}, f"opened again: {note}", who)
+
+
+def _handle(alert: Alert, changes: dict[str, Any], said: str, who: Any) -> None:
+    with transaction.atomic():
+        live = Alert.objects.filter(pk=alert.pk).exclude(state=State.CLOSED)
+        if not live.update(handled_by=who.get_username()[:150], handled_at=Now(), **changes):
+            raise Refused("the condition is gone, and the alert is closed.")
+        LogEntry.objects.log_actions(who.pk, [alert], CHANGE, said[:1000], single_object=True)
+
+
+def set_rule(key: str, *, enabled: bool, threshold: float | None, who: Any) -> bool:
+    """Store how a rule is set; whether that changed anything."""
+    row = AlertRule.objects.filter(key=key).first()
+    if (row.enabled if row else True, row.threshold if row else None) == (enabled, threshold):
+        return False
+    with transaction.atomic():
+        stored, _ = AlertRule.objects.update_or_create(
+            key=key, defaults={"enabled": enabled, "threshold": threshold, "changed_by": who.get_username()[:150]}
+        )
+        said = f"{'on' if enabled else 'off'}, threshold {'default' if threshold is None else f'{threshold:g}'}"
+        LogEntry.objects.log_actions(who.pk, [stored], CHANGE, said, single_object=True)
+    return True

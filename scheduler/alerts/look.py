@@ -1,0 +1,147 @@
+"""One look at all rules: what holds opens or goes on, what is gone is closed, what is new is told.
+
+Any number of beats and ``aegis alerts check`` may look. One statement decides who does, at most every EVERY seconds::
+
+    beat 1: moves looked_at forward, one row -> looks        beat 2: it was moved a moment ago, no row -> does not
+
+Where a look takes longer than that, the unique index of (rule, subject) still lets one alert be opened once. A rule
+that cannot be looked at (a store or the database is away) closes nothing and is named on the page.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from scheduler.alerts.channels import deliver
+from scheduler.alerts.rules import RULES, Rule, Seen
+from scheduler.alerts.settings import alert_settings
+from scheduler.error_text import describe, storable
+from scheduler.models import AlertRule
+
+logger = logging.getLogger("aegis.alerts")
+
+# in: by, every (seconds). out: the database's clock, if it is our turn; else no row.
+_TURN = """
+INSERT INTO aegis_scheduler_alertlook AS look (id, looked_at, looked_by, trouble)
+VALUES (1, clock_timestamp(), %(by)s, '')
+ON CONFLICT (id) DO UPDATE SET looked_at = clock_timestamp(), looked_by = %(by)s
+WHERE look.looked_at < clock_timestamp() - %(every)s * interval '1 second'
+RETURNING looked_at
+"""
+# in: rule, and per condition subject, message, schedule, execution, marks (null: no events).
+# What is there takes the new message; events are counted once; one whose mute is over is open again.
+_SEE = """
+INSERT INTO aegis_scheduler_alert AS alert
+    (rule, subject, state, message, schedule_id, execution_id, mark, count, first_seen, last_seen, handled_by, note)
+VALUES (%(rule)s, %(subject)s, 'open', %(message)s, %(schedule)s, %(execution)s,
+    coalesce((SELECT max(m) FROM unnest(%(marks)s::bigint[]) m), 0), greatest(cardinality(%(marks)s::bigint[]), 1),
+    clock_timestamp(), clock_timestamp(), '', '')
+ON CONFLICT (rule, subject) WHERE state <> 'closed' DO UPDATE SET
+    message = excluded.message, last_seen = excluded.last_seen,
+    execution_id = coalesce(excluded.execution_id, alert.execution_id), mark = greatest(alert.mark, excluded.mark),
+    count = alert.count + CASE WHEN %(marks)s::bigint[] IS NULL THEN 1
+        ELSE (SELECT count(*) FROM unnest(%(marks)s::bigint[]) m WHERE m > alert.mark) END,
+    notified_at = CASE WHEN alert.state = 'muted' AND alert.muted_until <= clock_timestamp()
+        THEN NULL ELSE alert.notified_at END,
+    state = CASE WHEN alert.state = 'muted' AND alert.muted_until <= clock_timestamp()
+        THEN 'open' ELSE alert.state END
+"""
+_CLOSE = """
+UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
+WHERE rule = %(rule)s AND state <> 'closed' AND NOT subject = ANY(%(subjects)s)
+"""
+_OFF = """
+UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
+WHERE state <> 'closed' AND NOT rule = ANY(%(rules)s)
+"""
+_TROUBLE = "UPDATE aegis_scheduler_alertlook SET trouble = %(trouble)s WHERE id = 1"
+# Whoever takes one tells it: two that look never tell it twice, and one that dies in between leaves it untold.
+_TAKE = """
+UPDATE aegis_scheduler_alert SET notified_at = clock_timestamp()
+WHERE id IN (SELECT id FROM aegis_scheduler_alert WHERE state = 'open' AND notified_at IS NULL
+             ORDER BY id LIMIT %(most)s FOR UPDATE SKIP LOCKED)
+  AND notified_at IS NULL
+RETURNING id
+"""
+MOST_TOLD = 20  # alerts told in one look; the others wait for the next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a look found: conditions that hold, alerts told, rules that could not be looked at with the reason."""
+
+    seen: int
+    told: int
+    troubles: dict[str, str]
+
+
+def look(by: str, *, every: float | None = None) -> Look | None:
+    """Look at all rules if it is our turn, else None. ``every`` 0: now. Raises ``django.db.Error``: no database.
+
+    Autocommit: no transaction is open while a channel is told.
+    """
+    wait = alert_settings().every if every is None else every
+    turn = _run(_TURN, {"by": by[:255], "every": wait})
+    if not turn:
+        return None
+    troubles: dict[str, str] = {}
+    active = active_rules()
+    seen = sum(_look_at(rule, threshold, turn[0][0], troubles) for rule, threshold in active)
+    _run(_OFF, {"rules": [rule.key for rule, _ in active]})
+    _run(_TROUBLE, {"trouble": "\n".join(f"{key}: {why}" for key, why in troubles.items())})
+    told = [row[0] for row in _run(_TAKE, {"most": MOST_TOLD})]
+    deliver(told)
+    return Look(seen=seen, told=len(told), troubles=troubles)
+
+
+def active_rules() -> list[tuple[Rule, float]]:
+    """The rules that are on, each with its threshold."""
+    stored = {row.key: row for row in AlertRule.objects.all()}
+    found = []
+    for key, rule in RULES.items():
+        row = stored.get(key)
+        if row is None or row.enabled:
+            given = row.threshold if row else None
+            found.append((rule, rule.threshold if given is None else given))
+    return found
+
+
+def _look_at(rule: Rule, threshold: float, now: datetime, troubles: dict[str, str]) -> int:
+    """Store what holds, and close what does not any more: only where the rule came to its end."""
+    try:
+        seen = list(rule.find(now, threshold))
+        for one in seen:
+            _run(_SEE, _row(rule, one))
+        _run(_CLOSE, {"rule": rule.key, "subjects": [_subject(one) for one in seen]})
+    except Exception as trouble:  # whatever a store raises; the other rules are looked at all the same
+        troubles[rule.key] = storable(describe(trouble), 300)
+        logger.warning("rule %s could not be looked at: %s", rule.key, troubles[rule.key])
+        return 0
+    return len(seen)
+
+
+def _subject(seen: Seen) -> str:
+    return storable(seen.subject, 300) or "-"
+
+
+def _row(rule: Rule, seen: Seen) -> dict[str, Any]:
+    return {
+        "rule": rule.key,
+        "subject": _subject(seen),
+        "message": storable(seen.message, 500),
+        "schedule": seen.schedule_id,
+        "execution": seen.execution_id,
+        "marks": None if seen.marks is None else list(seen.marks),
+    }
+
+
+def _run(sql: str, parameters: dict[str, Any]) -> Sequence[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []

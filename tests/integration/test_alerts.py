@@ -1,0 +1,436 @@
+"""Alerts: what opens one, that it is opened once, who is told, what people do with it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.core import mail
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection
+from django.test import Client
+from django.urls import reverse
+
+from locks import lock_backends
+from locks.models import LeaseRecord
+from scheduler.alerts import channels, rules
+from scheduler.alerts.look import look
+from scheduler.alerts.settings import check_alerts
+from scheduler.alerts.watch import Watch
+from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule
+from scheduler.signals import alert_opened
+from tests.browser import seed
+from tests.support import wait_until
+from tests.support.engine import database_now, make_schedule, make_tick
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIST = "admin:aegis_scheduler_alert_changelist"
+RULES_PAGE = "admin:aegis_scheduler_alert_rules"
+
+
+@pytest.fixture(autouse=True)
+def plain_http(settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+
+
+@pytest.fixture
+def handler(client: Client) -> Client:
+    client.force_login(staff("view_alert", "change_alert"))
+    return client
+
+
+def staff(*codenames: str) -> User:
+    user = User.objects.create_user("-".join(codenames)[:30] or "nobody", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    return user
+
+
+def over(schedule: Schedule, ago: float, **fields: Any) -> Any:
+    """A tick that was executed ``ago`` seconds ago."""
+    known = {"state": "closed", "outcome": "executed", "closed_at": database_now()}
+    return make_tick(schedule, seconds_ago=ago, **{**known, **fields})
+
+
+def overlap() -> None:
+    """Two bodies inside at once, a minute ago."""
+    tick = over(make_schedule("baseline", alias="none", once_per_tick=False), 60)
+    seed.ran(tick, "worker@1", 0.1, 5.0)
+    seed.ran(tick, "worker@2", 0.2, 4.0)
+
+
+def missed(schedule: Schedule, ago: float = 60.0) -> None:
+    over(schedule, ago, state="misfired", outcome="misfired", reason="nobody began it in time")
+
+
+def a_beat(ago: float = 0.0) -> None:
+    Instance.objects.create(
+        kind="beat", name="beat@a", host="a", pid=1, heartbeat_at=database_now() - timedelta(seconds=ago)
+    )
+
+
+def looked() -> dict[str, Alert]:
+    """Look now; what is not closed, by rule."""
+    assert look("test", every=0) is not None
+    return {alert.rule: alert for alert in Alert.objects.exclude(state="closed")}
+
+
+def test_a_quiet_catalog_has_no_alert() -> None:
+    a_beat()
+    seed.ran(over(make_schedule("fine"), 60), "worker@1", 0.1, 2.0)
+    assert looked() == {}
+
+
+def test_collisions_name_the_lock_and_the_execution_that_shows_them() -> None:
+    a_beat()
+    overlap()
+    found = looked()
+    assert {*found} == {"overlap", "duplicate"}
+    assert found["overlap"].subject == "lock.baseline"
+    assert found["overlap"].execution_id is not None
+
+
+def test_each_rule_sees_its_condition() -> None:
+    a_beat(ago=100)
+    slow = Instance.objects.create(kind="worker", name="w@a", host="a", pid=2, clock_offset=-3.0, clock_error=0.1)
+    schedule = make_schedule("report", alias="redis", cron_expression="*/5 * * * *")
+    missed(schedule)
+    for number in range(4):
+        at = database_now() - timedelta(seconds=number)
+        blocked = seed.refused(over(schedule, 30 + number), "worker@1", 1, "blocked")
+        type(blocked).objects.filter(pk=blocked.pk).update(recorded_at=at)
+    starved = make_schedule("starved")
+    for number in range(3):
+        over(starved, 500 - number, outcome="prevented", reason="held by another")
+    Schedule.objects.filter(pk=starved.pk).update(next_fire_at=database_now())
+    broken = make_schedule("broken", cron_expression="1 1 1 1 *")
+    Schedule.objects.filter(pk=broken.pk).update(broken_reason="the zone is gone")
+    LockRelease.objects.create(
+        name="x", alias="redis", lease_id="0" * 32, reason="stuck", who="ana", result="released"
+    )
+    found = looked()
+    assert {*found} >= {"beat_silent", "missed", "blocked", "clock", "never", "starved", "release"}
+    assert found["clock"].subject == str(slow)
+    assert found["blocked"].count == 4
+    assert "the zone is gone" in found["never"].message
+
+
+def test_little_headroom_and_an_orphan_are_seen() -> None:
+    a_beat()
+    schedule = make_schedule("tight", alias="optimistic", ttl=10)
+    for number in range(6):
+        seed.ran(over(schedule, 3000 + 60 * number), "worker@1", 0.1, 9.6)
+    lease = lock_backends["database"].acquire(make_schedule("dead").lock_id, ttl=60)
+    assert lease is not None
+    LeaseRecord.objects.update(acquired_at=database_now() - timedelta(minutes=1))
+    try:
+        found = looked()
+    finally:
+        lock_backends["database"].release(lease)
+    assert (found["headroom"].subject, found["orphan"].subject) == ("tight", "lock.dead")
+
+
+def test_it_opens_once_counts_new_events_only_and_closes_when_it_is_gone() -> None:
+    a_beat()
+    schedule = make_schedule("report")
+    missed(schedule)
+    first = looked()["missed"]
+    assert (looked()["missed"].pk, looked()["missed"].count) == (first.pk, 1)
+    missed(schedule, 30)
+    missed(schedule, 20)
+    again = looked()["missed"]
+    assert (again.pk, again.count) == (first.pk, 3)
+    connection.cursor().execute("UPDATE aegis_scheduler_tick SET fire_time = fire_time - interval '1 hour'")
+    assert looked() == {}
+    first.refresh_from_db()
+    assert first.state == "closed" and first.closed_at is not None
+    missed(schedule, 10)
+    assert looked()["missed"].pk != first.pk
+
+
+def test_many_beats_look_once_within_an_interval() -> None:
+    turns: list[object] = []
+
+    def run() -> None:
+        with closing(connection):
+            turns.append(look("one of many", every=60))
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([turn for turn in turns if turn is not None]) == 1
+
+
+def test_the_thread_of_a_beat_looks_and_stops(settings: Any) -> None:
+    settings.AEGIS = {"ALERTS": {"EVERY": 0.05}}
+    watch = Watch()
+    watch.start()
+    try:
+        wait_until(AlertLook.objects.exists, message="a look was stored")
+    finally:
+        watch.stop()
+    assert watch._thread is not None
+    watch._thread.join(5)
+    assert not watch._thread.is_alive()
+    assert AlertLook.objects.get().looked_by.startswith("beat@")
+
+
+def test_looks_at_the_same_time_open_one_alert_and_tell_once() -> None:
+    a_beat()
+    missed(make_schedule("report"))
+
+    def run() -> None:
+        with closing(connection):
+            look("one of many", every=0)
+
+    threads = [threading.Thread(target=run) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alert = Alert.objects.get()
+    assert alert.count == 1
+    assert alert.deliveries.filter(channel="log").count() == 1
+
+
+def test_the_schema_refuses_a_second_open_alert() -> None:
+    Alert.objects.create(rule="missed", subject="x", message="m")
+    with pytest.raises(IntegrityError, match="aegis_alert_one_not_closed"):
+        Alert.objects.create(rule="missed", subject="x", message="m", state="acknowledged")
+
+
+def test_a_rule_that_cannot_be_looked_at_closes_nothing_and_is_named(
+    handler: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_beat()
+    missed(make_schedule("report"))
+    looked()
+
+    def away(*args: object) -> Iterator[rules.Seen]:
+        raise OSError("the store is away at redis://user:hunter2@host")
+
+    monkeypatch.setitem(rules.RULES, "missed", rules.Rule(key="missed", title="Missed", find=away))
+    assert "missed" in looked()
+    page = handler.get(reverse(LIST)).content.decode()
+    assert "could not be looked at" in page
+    assert "hunter2" not in page
+
+
+def test_a_rule_can_be_switched_off_and_its_threshold_raised() -> None:
+    a_beat()
+    schedule = make_schedule("report")
+    missed(schedule)
+    AlertRule.objects.create(key="missed", threshold=2)
+    assert looked() == {}
+    missed(schedule, 30)
+    assert {*looked()} == {"missed"}
+    AlertRule.objects.update(enabled=False)
+    assert looked() == {}
+
+
+class Hook(BaseHTTPRequestHandler):
+    got: list[dict[str, Any]] = []
+    status = 200
+    wait = 0.0
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append(json.loads(body))
+        time.sleep(self.wait)
+        self.send_response(self.status)
+        if self.status == 302:
+            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hook(settings: Any) -> Iterator[type[Hook]]:
+    Hook.got, Hook.status, Hook.wait = [], 200, 0.0
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings.AEGIS = {
+        "ALERTS": {"WEBHOOK": f"http://127.0.0.1:{server.server_port}/hunter2", "EMAIL": ["ops@example.com"]}
+    }
+    yield Hook
+    server.shutdown()
+    server.server_close()
+
+
+def test_every_channel_is_told_once_and_it_is_recorded(hook: type[Hook]) -> None:
+    a_beat()
+    missed(make_schedule("report"))
+    heard: list[Alert] = []
+
+    def receiver(alert: Alert, **kwargs: object) -> None:
+        heard.append(alert)
+
+    alert_opened.connect(receiver)
+    try:
+        alert = looked()["missed"]
+        looked()
+    finally:
+        alert_opened.disconnect(receiver)
+    assert [one.subject for one in heard] == ["report"]
+    assert [one["subject"] for one in hook.got] == ["report"]
+    assert hook.got[0]["schema"] == "aegis.alert.1"
+    assert [message.subject for message in mail.outbox] == ["[Aegis] Missed: report"]
+    assert {(one.channel, one.ok) for one in alert.deliveries.all()} == {
+        ("log", True), ("signal", True), ("e-mail", True), ("webhook", True)
+    }  # fmt: skip
+
+
+def test_a_dead_channel_delays_nobody_and_no_secret_is_kept(
+    hook: type[Hook], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(channels, "TIMEOUT", 0.3)
+    hook.wait = 2.0
+    a_beat()
+    for name in ("one", "two", "three"):
+        missed(make_schedule(name))
+    began = time.monotonic()
+    looked()
+    assert time.monotonic() - began < 5  # one time-out, not three, on a busy machine
+    sent = AlertDelivery.objects.filter(channel="webhook")
+    assert {one.ok for one in sent} == {False}
+    assert "left out: it had just failed" in {one.detail for one in sent}
+    assert AlertDelivery.objects.filter(channel="e-mail", ok=True).count() == 3
+    assert "hunter2" not in caplog.text + "".join(one.detail for one in sent)
+
+
+@pytest.mark.parametrize(("status", "said"), [(500, "answered 500"), (302, "answered 302")])
+def test_a_webhook_that_refuses_or_leads_elsewhere_is_told(hook: type[Hook], status: int, said: str) -> None:
+    hook.status = status
+    a_beat()
+    missed(make_schedule("report"))
+    looked()
+    assert AlertDelivery.objects.get(channel="webhook").detail == said
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "https://", "hooks"])
+def test_only_web_addresses_are_used(settings: Any, url: str) -> None:
+    settings.AEGIS = {"ALERTS": {"WEBHOOK": url, "MAIL": [], "EMAIL": "ops@example.com"}}
+    assert [found.id for found in check_alerts()] == ["aegis.scheduler.E013"] * 3
+    a_beat()
+    settings.AEGIS = {"ALERTS": {"WEBHOOK": url}}
+    missed(make_schedule("report"))
+    looked()
+    assert not AlertDelivery.objects.get(channel="webhook").ok
+
+
+def post(client: Client, alert: Alert, do: str, **fields: str) -> int:
+    given = {f"{do}-{name}": value for name, value in fields.items()}
+    return client.post(
+        reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk]), {"do": do, **given}
+    ).status_code
+
+
+def test_it_is_acknowledged_muted_and_opened_again_with_a_trace(handler: Client) -> None:
+    a_beat()
+    missed(make_schedule("report"))
+    alert = looked()["missed"]
+    assert post(handler, alert, "acknowledge", note="") == 200
+    assert post(handler, alert, "acknowledge", note="on it") == 302
+    assert looked()["missed"].state == "acknowledged"
+    assert post(handler, alert, "mute", note="known", until="1h") == 302
+    alert.refresh_from_db()
+    assert alert.state == "muted" and alert.muted_until is not None
+    told = alert.deliveries.count()
+    looked()
+    assert alert.deliveries.count() == told
+    Alert.objects.update(muted_until=database_now() - timedelta(seconds=1))
+    assert looked()["missed"].state == "open"
+    assert alert.deliveries.count() == 2 * told
+    assert LogEntry.objects.order_by("id").values_list("change_message", flat=True).first() == "acknowledged: on it"
+    page = handler.get(reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk])).content.decode()
+    assert "on it" in page or "known" in page
+
+
+def test_a_closed_one_cannot_be_handled(handler: Client) -> None:
+    alert = Alert.objects.create(rule="missed", subject="x", message="m", state="closed", closed_at=database_now())
+    response = handler.post(
+        reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk]),
+        {"do": "acknowledge", "acknowledge-note": "n"},
+        follow=True,
+    )
+    assert "Nothing was changed" in response.content.decode()
+    alert.refresh_from_db()
+    assert alert.state == "closed"
+
+
+def test_a_viewer_reads_and_changes_nothing(client: Client) -> None:
+    alert = Alert.objects.create(rule="missed", subject="x", message="m")
+    client.force_login(staff("view_alert"))
+    for page in (reverse(LIST), reverse(RULES_PAGE), reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk])):
+        text = client.get(page).content.decode()
+        assert "Acknowledge</button>" not in text and "Send test" not in text and "Save the rules" not in text
+    assert post(client, alert, "acknowledge", note="n") == 403
+    assert client.post(reverse(RULES_PAGE), {"missed-threshold": "5"}).status_code == 403
+    assert client.post(reverse("admin:aegis_scheduler_alert_test")).status_code == 403
+    alert.refresh_from_db()
+    assert alert.state == "open"
+    assert not AlertRule.objects.exists() and not AlertDelivery.objects.exists()
+    client.force_login(staff())
+    assert client.get(reverse(LIST)).status_code == 403
+    assert client.get(reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk])).status_code == 403
+
+
+def test_rules_are_set_on_their_page(handler: Client) -> None:
+    given = {f"{key}-enabled": "on" for key in rules.RULES if key != "clock"}
+    response = handler.post(reverse(RULES_PAGE), {**given, "missed-threshold": "5"}, follow=True)
+    assert "Changed: Missed, Clock offset." in response.content.decode()
+    assert {one.key: (one.enabled, one.threshold) for one in AlertRule.objects.all()} == {
+        "missed": (True, 5.0), "clock": (False, None)
+    }  # fmt: skip
+    bad = handler.post(reverse(RULES_PAGE), {**given, "missed-threshold": "-1"}).content.decode()
+    assert "greater than or equal to 0" in bad
+    assert LogEntry.objects.count() == 2
+
+
+def test_a_test_shows_what_each_channel_said(handler: Client, hook: type[Hook]) -> None:
+    hook.status = 500
+    text = handler.post(reverse("admin:aegis_scheduler_alert_test")).content.decode()
+    assert "webhook: NOT told" in text and "answered 500" in text
+    assert "e-mail: told" in text
+    assert not Alert.objects.exists()
+
+
+def test_tabs_count_and_an_old_look_is_told(handler: Client) -> None:
+    Alert.objects.create(rule="missed", subject="<script>x</script>", message="<b>m</b>")
+    assert "Nobody has looked at the rules yet" in handler.get(reverse(LIST)).content.decode()
+    AlertLook.objects.create(looked_at=database_now() - timedelta(hours=1))
+    page = handler.get(reverse(LIST)).content.decode()
+    assert "Nobody has looked at the rules for" in page
+    assert "Open (1)" in page and "Closed (0)" in page
+    assert "&lt;script&gt;x" in page and "<script>x" not in page and "<b>m" not in page
+    assert handler.get(reverse("admin:aegis_scheduler_alert_data")).json()["alerts"][0]["rule"] == "missed"
+
+
+def test_the_command_is_for_cron() -> None:
+    a_beat()
+    out = StringIO()
+    call_command("aegis", "alerts", "check", "--format", "json", stdout=out)
+    assert json.loads(out.getvalue()) == {"schema": 1, "alerts": []}
+    Instance.objects.all().delete()
+    make_schedule("due")
+    with pytest.raises(CommandError) as ended:
+        call_command("aegis", "alerts", "check", stdout=(out := StringIO()))
+    assert ended.value.returncode == 1
+    assert "Beat silent" in out.getvalue()
+    call_command("aegis", "alerts", "test", stdout=(out := StringIO()))
+    assert "log\ttold" in out.getvalue()
