@@ -21,7 +21,7 @@ from scheduler.models import Execution, LockName
 from scheduler.states import ExecutionState
 
 PATIENCE = 3.0  # seconds for the answer of all stores together
-STARTING = 2.0  # seconds between a lease and the row of its execution
+STARTING = 2.0  # seconds that may lie between a lease and the row of its execution, at either end
 MOST = 500  # executions looked at
 _BEAT = "aegis.beat."
 
@@ -149,6 +149,8 @@ def _state(info: LeaseInfo, execution: Execution | None, known: bool, ttl: float
             return HEALTHY, "its run is about to start"
         return ORPHAN, "no running execution has this lease; its process may have died before it began"
     if execution.state != ExecutionState.RUNNING:
+        if execution.ended_at is not None and (now - execution.ended_at).total_seconds() < STARTING:
+            return HEALTHY, "its run has just ended"
         return ORPHAN, f"its execution is over ({execution.state}), the lease was not given back"
     silent = (now - (execution.heartbeat_at or execution.started_at or now)).total_seconds()
     if silent > max(conf("SILENCE_GRACE"), 3 * conf("HEARTBEAT")):

@@ -13,6 +13,8 @@ from django.utils import timezone
 from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
+from scheduler.advice import Advice, advice
+from scheduler.dashboard.schedule_facts import facts_of
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
 from scheduler.registry import exclusive_tasks
@@ -39,6 +41,8 @@ class ScheduleForm(forms.ModelForm):
 
     The preview is computed by the recurrence that the ticker fires, from the values in the form.
     """
+
+    may_change_strategy = True  # of a lock name that exists; by the user's permission
 
     task = forms.ChoiceField(help_text="Tasks declared with @exclusive_task.")
     lock_name = forms.CharField(
@@ -109,6 +113,19 @@ class ScheduleForm(forms.ModelForm):
         recurrence = self.recurrence()
         return recurrences.warnings(recurrence, timezone.now()) if recurrence else []
 
+    def alias(self) -> str:
+        """The strategy as the form has it."""
+        chosen = self.data.get("strategy") if self.is_bound else self.fields["strategy"].initial
+        return str(chosen or "")
+
+    def advice(self) -> list[Advice]:
+        """What is valid and will surprise all the same, beside its field."""
+        p95 = None
+        if self.instance.pk:
+            p95 = facts_of([self.instance], timezone.now())[self.instance.pk].percentile(0.95)
+        told = advice(self.instance, self.alias(), p95)
+        return [one for one in told if one.field not in self.errors]
+
     def clean_args(self) -> list[Any]:
         return self._json("args", list, "[]", 'a JSON list, for example ["north"]')
 
@@ -139,6 +156,7 @@ class ScheduleForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         self._check_strategy(cleaned)
+        self._check_permission(cleaned)
         self._check_arguments(cleaned)
         return cleaned
 
@@ -158,6 +176,18 @@ class ScheduleForm(forms.ModelForm):
         refusal = ttl_problem(backend, cleaned.get("task"), ttl)
         if refusal:
             self.add_error("ttl", refusal)
+
+    def _check_permission(self, cleaned: dict[str, Any]) -> None:
+        """A strategy is the lock name's: whoever changes it changes it for every schedule that shares the name."""
+        if self.may_change_strategy or "strategy" in self.errors:
+            return
+        stored = LockName.objects.filter(name=cleaned.get("lock_name") or "").first()
+        if stored is not None and stored.alias_wanted != cleaned.get("strategy"):
+            self.add_error(
+                "strategy",
+                f'Lock name "{stored.name}" has strategy {stored.alias_wanted}. To change it you need the permission '
+                "change_strategy; keep it, or ask somebody who has it.",
+            )
 
     def _check_arguments(self, cleaned: dict[str, Any]) -> None:
         """The task would accept these arguments: told here instead of failing at every tick."""

@@ -112,7 +112,7 @@ class ListingMixin(admin.ModelAdmin):
     list_display_links = None
     list_filter = (
         StateFilter, StrategyFilter, OverlapFilter, ("time_zone", admin.AllValuesFieldListFilter),
-        ("queue", admin.AllValuesFieldListFilter), "once_per_tick", "delivery",
+        ("queue", admin.AllValuesFieldListFilter),
     )  # fmt: skip
     list_select_related = ("lock",)
     list_per_page = 50

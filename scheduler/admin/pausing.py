@@ -69,8 +69,8 @@ class PauseVerb(Verb):
         pause(schedule.name, why=given["reason"], until=given["until"], who=request.user)
         return f"Paused: {given['reason']}"
 
-    def done(self, count: int) -> str:
-        return counted("%(n)d schedule was paused.", "%(n)d schedules were paused.", count)
+    def told(self, done: Sequence[str]) -> str:
+        return counted("%(n)d schedule was paused.", "%(n)d schedules were paused.", len(done))
 
 
 class ResumeForm(ReasonForm):
@@ -79,6 +79,7 @@ class ResumeForm(ReasonForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["reason"].required = False
+        self.fields["reason"].label = "Reason (optional)"
 
 
 class ResumeVerb(Verb):
@@ -106,8 +107,8 @@ class ResumeVerb(Verb):
         stored = resume(schedule.name, why=given["reason"], who=request.user)
         return f"Resumed. {next_run(stored, timezone.now()).capitalize()}; nothing is run for the pause."
 
-    def done(self, count: int) -> str:
-        said = counted("%(n)d schedule was resumed", "%(n)d schedules were resumed", count)
+    def told(self, done: Sequence[str]) -> str:
+        said = counted("%(n)d schedule was resumed", "%(n)d schedules were resumed", len(done))
         return f"{said}; nothing is run for the pause."
 
 

@@ -41,6 +41,7 @@ class RunForm(dialog.ReasonForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["reason"].required = False
+        self.fields["reason"].label = "Reason (optional)"
         self.fields["key"].initial = uuid4
 
 
@@ -64,8 +65,8 @@ class RunVerb(Verb):
 
     def _row(self, schedule: Schedule, now: Any, inside: list[Any], alone: bool) -> Row:
         held = [
-            f"Held by {row.worker} since {row.started_at:%H:%M:%S} UTC"
-            f" (token {'-' if row.token is None else row.token}), {row.tick.schedule_name or row.tick.task}"
+            f"{'Inside:' if row.token is None else 'Held by'} {row.worker} since {row.started_at:%H:%M:%S} UTC"
+            f"{'' if row.token is None else f' (token {row.token})'}, {row.tick.schedule_name or row.tick.task}"
             for row in inside
         ]
         if not held and alone:
@@ -75,7 +76,7 @@ class RunVerb(Verb):
             warnings.append("Strategy none: nothing keeps it from running beside another run.")
         if schedule.is_paused(now) or not schedule.enabled:
             warnings.append(f"It is {schedule.state_word(now).lower()}; this run happens all the same.")
-        return Row(schedule=schedule, said="; ".join(held) or "No run is inside", warnings=tuple(warnings))
+        return Row(schedule=schedule, said="\n".join(held) or "No run is inside", warnings=tuple(warnings))
 
     def act(self, schedule: Schedule, given: dict[str, Any], request: HttpRequest) -> str:
         tick = running.ask(
@@ -83,8 +84,8 @@ class RunVerb(Verb):
         )
         return f"Run by hand: tick {tick.pk}"
 
-    def done(self, count: int) -> str:
-        return counted("%(n)d run was asked for.", "%(n)d runs were asked for.", count)
+    def told(self, done: Sequence[str]) -> str:
+        return counted("%(n)d run was asked for.", "%(n)d runs were asked for.", len(done))
 
     def after(self, schedules: Sequence[Schedule], done: Sequence[str]) -> str:
         if len(schedules) != 1 or not done:

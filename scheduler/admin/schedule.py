@@ -8,15 +8,21 @@ from django.contrib import admin
 from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import require_POST
 
 from scheduler.admin.forms import ScheduleForm
 from scheduler.admin.listing import ListingMixin
 from scheduler.admin.pausing import PauseVerb, ResumeVerb
+from scheduler.admin.retargeting import RetargetVerb
 from scheduler.admin.running import RunVerb
 from scheduler.admin.schedule_page import SchedulePageMixin
 from scheduler.changes import note
 from scheduler.models import Schedule
+from scheduler.strategy_lines import lines
 
 
 @admin.register(Schedule)
@@ -24,7 +30,7 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
     """Edits follow within two seconds; each leaves a change row with who, what and why."""
 
     form = ScheduleForm
-    verbs = (PauseVerb(), ResumeVerb(), RunVerb())
+    verbs = (PauseVerb(), ResumeVerb(), RunVerb(), RetargetVerb())
     change_form_template = "admin/aegis_scheduler/schedule/change_form.html"
     save_on_top = True
     fieldsets = (
@@ -81,6 +87,12 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
         for obj in queryset:
             self.delete_model(request, obj)
 
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """With what this user may change."""
+        form = super().get_form(request, obj, change=change, **kwargs)
+        form.may_change_strategy = request.user.has_perm("aegis_scheduler.change_strategy")  # type: ignore[attr-defined]
+        return form
+
     def changeform_view(
         self,
         request: HttpRequest,
@@ -94,17 +106,8 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
 
     def _previewed(self, request: HttpRequest, object_id: str | None, form_url: str) -> HttpResponse:
         """The form as it was filled in, with its errors and the next runs; nothing is stored."""
-        obj = self.get_object(request, object_id) if object_id else None
-        if not (self.has_change_permission(request, obj) if obj else self.has_add_permission(request)):
-            raise PermissionDenied
-        form = self.get_form(request, obj, change=obj is not None)(request.POST, instance=obj)
-        form.full_clean()
-        admin_form = helpers.AdminForm(
-            form,
-            [*self.get_fieldsets(request, obj)],
-            {},
-            model_admin=self,
-        )
+        obj, form = self._filled_in(request, object_id)
+        admin_form = helpers.AdminForm(form, [*self.get_fieldsets(request, obj)], {}, model_admin=self)
         context = {
             **self.admin_site.each_context(request),
             "title": "Change schedule" if obj else "Add schedule",
@@ -121,13 +124,49 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
             request, context, add=obj is None, change=obj is not None, obj=obj, form_url=form_url
         )
 
+    def _filled_in(self, request: HttpRequest, object_id: str | None) -> tuple[Schedule | None, ScheduleForm]:
+        """The form that would save, validated and not saved."""
+        obj = self.get_object(request, object_id) if object_id else None
+        if object_id and obj is None:
+            raise Http404(f"There is no schedule {object_id}.")
+        if not (self.has_change_permission(request, obj) if obj else self.has_add_permission(request)):
+            raise PermissionDenied
+        form: ScheduleForm = self.get_form(request, obj, change=obj is not None)(request.POST, instance=obj)
+        form.full_clean()
+        return obj, form
+
+    def get_urls(self) -> list[URLPattern]:
+        view, name = self.admin_site.admin_view(self.preview_view), "aegis_scheduler_schedule_preview"
+        return [
+            path("preview/", view, name=name),
+            path("<int:pk>/preview/", view, name="aegis_scheduler_schedule_preview_of"),
+            *super().get_urls(),
+        ]
+
+    @method_decorator(require_POST)
+    def preview_view(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
+        """The parts of the form's page that follow from what is typed, by the code that validates on save."""
+        _, form = self._filled_in(request, None if pk is None else str(pk))
+        context = {**_following(form), "errors_of": form.errors, "has_change_permission": True}
+        return TemplateResponse(request, "admin/aegis_scheduler/schedule/_preview.html", context)
+
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         form = context["adminform"].form
         if isinstance(form, ScheduleForm):
-            context |= {
-                "next_runs": form.preview(),
-                "surprises": form.surprises(),
-                "jitter": form.jitter(),
-                "recurrence": form.recurrence(),
-            }
+            obj = kwargs.get("obj")
+            context |= _following(form)
+            context["preview_url"] = self.path_to("preview_of", obj.pk) if obj else self.path_to("preview")
         return super().render_change_form(request, context, *args, **kwargs)
+
+
+def _following(form: ScheduleForm) -> dict[str, Any]:
+    """What follows from the values in the form."""
+    return {
+        "next_runs": form.preview(),
+        "surprises": form.surprises(),
+        "jitter": form.jitter(),
+        "recurrence": form.recurrence(),
+        "advice": form.advice(),
+        "chosen_alias": form.alias(),
+        "strategy_lines": lines(),
+    }

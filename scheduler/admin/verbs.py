@@ -76,8 +76,8 @@ class Verb:
         """Do it; returns a line for Django's log. Raises ``Refused``."""
         raise NotImplementedError
 
-    def done(self, count: int) -> str:
-        """What was done to ``count`` schedules."""
+    def told(self, done: Sequence[str]) -> str:
+        """What was done; ``done``: the log's lines, one for each schedule."""
         raise NotImplementedError
 
     def after(self, schedules: Sequence[Schedule], done: Sequence[str]) -> str:
@@ -159,7 +159,7 @@ class VerbsMixin(admin.ModelAdmin):
                 done.append(said)
                 self.log_change(request, schedule, said)
         if done:
-            self.message_user(request, verb.done(len(done)), messages.SUCCESS)
+            self.message_user(request, verb.told(done), messages.SUCCESS)
         following = verb.after(schedules, done)
         page = self.path_to("page", schedules[0].pk) if len(schedules) == 1 else self.path_to("changelist")
         return HttpResponseRedirect(following or page)

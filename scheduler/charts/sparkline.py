@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler.charts.looks import badness, outcome
 
 SLOTS = 60
-STEP = 3  # pixels
+STEP = 2  # pixels
 HEIGHT = 16
 
 

@@ -71,12 +71,16 @@ class TickFact(NamedTuple):
 
 @dataclass(slots=True)
 class Facts:
-    """Of one schedule. ``ticks``: the newest first; the counts are those of 24 hours."""
+    """Of one schedule. ``ticks``: the newest first; the counts are those of 24 hours.
+
+    ``once``: ticks that one body ran to its end, and none beside it.
+    """
 
     ticks: list[TickFact] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     overlaps: int = 0
     possible: int = 0
+    once: int = 0
     lease: float | None = None
     renewed: bool = False
 
@@ -132,14 +136,17 @@ def _count(found: Mapping[int, Facts], window: Window, collided: Collided) -> No
     day = Tick.objects.filter(schedule_id__in=list(found), fire_time__gte=window.start, fire_time__lt=window.end)
     met = Q(pk__in=list(collided.ticks(OVERLAP)))
     possibly = Q(pk__in=list(collided.ticks(POSSIBLE)))
+    clean = ~Q(pk__in=[pk for ticks in collided.found.values() for pk in ticks])
     counted = day.order_by().values("schedule_id", "outcome").annotate(
-        number=Count("pk"), met=Count("pk", filter=met), possibly=Count("pk", filter=possibly)
+        number=Count("pk"), met=Count("pk", filter=met), possibly=Count("pk", filter=possibly),
+        alone=Count("pk", filter=clean),
     )  # fmt: skip
     for row in counted:
         facts = found[row["schedule_id"]]
         facts.counts[row["outcome"] or OPEN] += row["number"]
         facts.overlaps += row["met"]
         facts.possible += row["possibly"]
+        facts.once += row["alone"] if row["outcome"] == TickOutcome.EXECUTED else 0
 
 
 def _lease(schedule: Schedule) -> tuple[float | None, bool]:

@@ -82,7 +82,7 @@ def figures(facts: Facts) -> list[tuple[str, str]]:
     """Of 24 hours, and of the latest runs."""
     total = sum(facts.counts.values())
     over = total - facts.counts["open"]
-    ran = f"{facts.counts['executed'] / over:.1%}" if over else "-"
+    ran = f"{facts.once / over:.1%}" if over else "-"
     met = f"{facts.overlaps}" if facts.overlaps else none_of(over)
     shown = [("Ticks, 24 h", f"{total}"), ("Ran once", ran), ("Overlaps", met)]
     if facts.possible:
