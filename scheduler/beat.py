@@ -19,6 +19,7 @@ from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_ba
 from locks.clock import boottime
 from scheduler.alerts.watch import Watch
 from scheduler.conf import beat_lock, conf
+from scheduler.dashboard.summing import sum_up
 from scheduler.presence import Presence
 from scheduler.ticker import Ticker
 from scheduler.watchdog import Watchdog
@@ -26,6 +27,9 @@ from scheduler.watchdog import Watchdog
 logger = logging.getLogger("aegis.beat")
 
 ORDINARY_ROWS = "aegis.beat.ordinary-rows"
+# Seconds between two rounds of sums, and the shortest rest between passes in which there is one.
+SUM_INTERVAL = 5.0
+SHORT_REST = 0.2
 
 
 class CatalogScheduler(DatabaseScheduler):
@@ -51,6 +55,7 @@ class CatalogScheduler(DatabaseScheduler):
     def _make(self, *args: Any, **kwargs: Any) -> None:
         self._ticker: Ticker | None = None if kwargs.get("lazy") else Ticker()
         self._next_pass = 0.0
+        self._sums_from = 0.0
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
@@ -97,7 +102,20 @@ class CatalogScheduler(DatabaseScheduler):
         self._alerts.start()
         wait = self._ticker.tick()
         self._next_pass = time.monotonic() + wait
-        return wait
+        return self._sum_up(wait)
+
+    def _sum_up(self, wait: float) -> float:
+        """Between two passes: sums for the pages. They are never worth a late tick, or the end of a beat."""
+        now = time.monotonic()
+        if now < self._sums_from or wait < SHORT_REST:
+            return wait
+        self._sums_from = now + SUM_INTERVAL
+        try:
+            sum_up()
+        except DatabaseError as trouble:
+            logger.warning("sums for the pages are put off: %s", type(trouble).__name__)
+            connection.close()
+        return max(0.0, self._next_pass - time.monotonic())
 
     def _ordinary(self, *args: Any, **kwargs: Any) -> float:
         try:

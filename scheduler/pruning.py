@@ -13,7 +13,7 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
-from scheduler.models import Execution, Instance, Tick
+from scheduler.models import Execution, Instance, SummedSlice, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState
 
 BATCH = 1000  # ticks deleted in one transaction: workers and beats never wait for more
@@ -40,6 +40,7 @@ def prune(older_than: timedelta) -> Pruned:
         executions += deleted.get(Execution._meta.label, 0)
         if not deleted:
             break
+    SummedSlice.objects.filter(start__lt=Now() - older_than).delete()
     silent, _ = Instance.objects.filter(heartbeat_at__lt=Now() - older_than).delete()
     return Pruned(ticks=ticks, executions=executions, instances=silent)
 

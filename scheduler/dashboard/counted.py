@@ -11,10 +11,11 @@ from django.utils import timezone
 
 from scheduler.charts import Window, bin_seconds
 from scheduler.dashboard import rows
-from scheduler.dashboard.figures import Figures, count
+from scheduler.dashboard.figures import Figures
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.notes import Note, empty_notes
 from scheduler.dashboard.params import SPANS, Params, ScheduleFilter, last, shortest_span
+from scheduler.dashboard.summary import aligned, figures_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +52,14 @@ def counted(given: Mapping[str, str]) -> Counted:
     schedule_id = chosen.schedule_id
     now = params.instant("at") or strip.now
     span = _span(params, schedule_id, now)
-    window = last(SPANS[span], now)
-    ticks, cut = rows.ticks_in(window, schedule_id)
-    if cut:
-        window = Window(start=ticks[-1].fire_time, end=now)
-    names = None if schedule_id is None else {tick.lock_name for tick in ticks}
-    bodies, complete_from = rows.bodies_in(window, names)
-    if complete_from is not None and window.start < complete_from < now:
-        window = Window(start=complete_from, end=now)
-        ticks = [tick for tick in ticks if tick.fire_time >= complete_from]
-    step = bin_seconds(window)
-    unlocked = rows.unlocked_aliases()
-    figures = count(ticks, bodies, rows.refused_in(window, schedule_id), step=step, unlocked=unlocked)
+    step = bin_seconds(last(SPANS[span], now))
+    window = aligned(last(SPANS[span], now), step)
+    figures, cut = figures_in(window, step, schedule_id)
     notes = [Note(problem) for problem in params.problems]
-    if window.seconds < SPANS[span]:
+    if cut is not None:
+        window = Window(start=cut, end=now)
         notes.append(_cut_note(window, span))
-    if not ticks:
+    if not figures.total.ticks:
         notes += empty_notes(params, window, now, schedule_id)
     return Counted(
         params=params, header=strip, filter=chosen, span=span, now=now, window=window, step=step, figures=figures,

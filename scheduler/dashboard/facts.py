@@ -12,7 +12,7 @@ Key = tuple[int | None, str]
 
 
 class TickRow(NamedTuple):
-    """One fire time, as far as the pages count with it. ``missed`` counts the fire times a row stands for."""
+    """One fire time, or ``number`` like ones; ``missed`` counts the fire times that misfired ones stand for."""
 
     id: int
     schedule_id: int | None
@@ -25,6 +25,7 @@ class TickRow(NamedTuple):
     strategy: str
     guarded: bool
     missed: int
+    number: int = 1
 
     @property
     def key(self) -> Key:
@@ -33,13 +34,16 @@ class TickRow(NamedTuple):
 
 
 class RefusedRow(NamedTuple):
-    """How many tries of a schedule were refused in one way."""
+    """How many tries of a schedule were refused in one way; ``start`` is that of the bin of their ticks."""
 
     schedule_id: int | None
     schedule: str
     task: str
     state: str
     number: int
+    start: datetime | None = None
+    strategy: str = ""
+    guarded: bool = True
 
     @property
     def key(self) -> Key:

@@ -8,9 +8,10 @@ they are, bodies too many, by the definition of ``scheduler.collisions``: the sa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from scheduler.charts import Count
 from scheduler.collisions import Body, duplicates, overlaps
@@ -48,6 +49,18 @@ class Tally:
     guards: set[bool] = field(default_factory=set)
     latest: Moment | None = None
 
+    def include(self, other: Tally, strategy: str, guarded: bool) -> None:
+        """Count all of ``other`` as well, which was under one strategy."""
+        for name in ("outcomes", "ended", "too_many", "hit", "refusals"):
+            if found := getattr(other, name):
+                getattr(self, name).update(found)
+        self.missed += other.missed
+        if other.outcomes:
+            self.strategies.add(strategy)
+            self.guards.add(guarded)
+        if other.latest:
+            self.latest = max(self.latest or other.latest, other.latest)
+
     @property
     def ticks(self) -> int:
         """How many."""
@@ -78,14 +91,9 @@ def count(
     unlocked: Collection[str] = ("none",),
 ) -> Figures:
     """Count ``ticks``; ``bodies`` are theirs and those inside beside them; bins are ``step`` seconds."""
-    tally = _Tallying(step)
-    collided = _collisions(tally, {tick.id: tick for tick in ticks}, bodies, unlocked)
-    for tick in ticks:
-        tally.add(tick, outcome_of(tick.id, tick.state, tick.outcome, collided), collided)
-    for row in refused:
-        tally.total.refusals[row.state] += row.number
-        tally.schedules[row.key].refusals[row.state] += row.number
-    return tally.figures()
+    tallying = Tallying()
+    tallying.add_cells(cells(ticks, Collisions.among(bodies, unlocked), refused, step=step))
+    return tallying.figures()
 
 
 def group_name(strategy: str, guarded: bool) -> str:
@@ -93,58 +101,115 @@ def group_name(strategy: str, guarded: bool) -> str:
     return strategy if guarded else f"{strategy}, tick guard off"
 
 
-def _collisions(
-    tally: _Tallying, ticks: dict[int, TickRow], bodies: Collection[Body], unlocked: Collection[str]
-) -> Collided:
-    """Count collisions of which the body too many belongs to one of the ticks; returns the ticks they hit."""
-    begun = {body.execution_id: body for body in bodies}
-    met, repeated = overlaps(bodies, unlocked=unlocked), duplicates(bodies)
-    for number, word in (
-        *((overlap.execution_id, OVERLAP) for overlap in met.proven),
-        *((overlap.execution_id, POSSIBLE) for overlap in met.possible),
-        *((duplicate.execution_id, DUPLICATE) for duplicate in repeated),
-    ):
-        if tick := ticks.get(begun[number].tick_id):
-            tally.collide(tick, begun[number], word)
-    return Collided.of(met, repeated, {number: body.tick_id for number, body in begun.items()})
+@dataclass(frozen=True, slots=True)
+class Collisions:
+    """The bodies too many, each with its word, and the ticks that they hit."""
+
+    found: Sequence[tuple[Body, str]]
+    collided: Collided
+
+    @classmethod
+    def among(cls, bodies: Collection[Body], unlocked: Collection[str] = ("none",)) -> Collisions:
+        """Of these bodies, by the definition of ``scheduler.collisions``."""
+        begun = {body.execution_id: body for body in bodies}
+        met, repeated = overlaps(bodies, unlocked=unlocked), duplicates(bodies)
+        found = (
+            *((begun[overlap.execution_id], OVERLAP) for overlap in met.proven),
+            *((begun[overlap.execution_id], POSSIBLE) for overlap in met.possible),
+            *((begun[duplicate.execution_id], DUPLICATE) for duplicate in repeated),
+        )
+        tick_of = {number: body.tick_id for number, body in begun.items()}
+        return cls(found, Collided.of(met, repeated, tick_of))
+
+    @property
+    def ticks(self) -> set[int]:
+        """Those that collided in any way."""
+        return {number for word in COLLISIONS for number in self.collided.ticks(word)}
 
 
-class _Tallying:
-    """Tallies of everything that a tick belongs to."""
+class Cell(NamedTuple):
+    """The smallest unit of counting. ``start`` is that of its bin, ``key`` its schedule."""
 
-    def __init__(self, step: int) -> None:
-        self.step = step
+    start: datetime
+    key: Key
+    strategy: str
+    guarded: bool
+
+
+def cells(
+    ticks: Iterable[TickRow], collisions: Collisions, refused: Iterable[RefusedRow], *, step: int
+) -> dict[Cell, Tally]:
+    """Count each tick in its cell, and each body too many in that of its tick, where that is among ``ticks``."""
+    found: dict[Cell, Tally] = defaultdict(Tally)
+    known: dict[int, Cell] = {}
+    for tick in ticks:
+        cell = Cell(bin_start(tick.fire_time, step), tick.key, tick.strategy, tick.guarded)
+        known[tick.id] = cell
+        _add(found[cell], tick, collisions.collided)
+    for body, word in collisions.found:
+        if cell_of_tick := known.get(body.tick_id):
+            _collide(found[cell_of_tick], body, word)
+    for row in refused:
+        start = row.start or next((cell.start for cell in found if cell.key == row.key), _NEVER)
+        found[Cell(start, row.key, row.strategy, row.guarded)].refusals[row.state] += row.number
+    return found
+
+
+_NEVER = datetime.fromtimestamp(0, tz=UTC)
+
+
+def bin_start(instant: datetime, step: int) -> datetime:
+    """Bins lie on the grid of the epoch."""
+    return datetime.fromtimestamp(int(instant.timestamp()) // step * step, tz=UTC)
+
+
+def _add(tally: Tally, tick: TickRow, collided: Collided) -> None:
+    word = outcome_of(tick.id, tick.state, tick.outcome, collided)
+    tally.outcomes[word] += tick.number
+    tally.ended[tick.outcome] += tick.number
+    for name in COLLISIONS:
+        if tick.id in collided.ticks(name):
+            tally.hit[name] += tick.number
+    if tick.outcome == TickOutcome.MISFIRED:
+        tally.missed += max(tick.number, tick.missed)
+
+
+def _collide(tally: Tally, body: Body, word: str) -> None:
+    until = body.ended_at or body.heartbeat_at or body.started_at
+    moment = Moment(start=body.started_at, end=until, execution_id=body.execution_id)
+    tally.too_many[word] += 1
+    tally.latest = max(tally.latest or moment, moment)
+
+
+class Tallying:
+    """Tallies of everything that a cell belongs to."""
+
+    def __init__(self) -> None:
         self.total = Tally()
         self.schedules: dict[Key, Tally] = defaultdict(Tally)
         self.groups: dict[str, Tally] = defaultdict(Tally)
         self.bins: dict[datetime, Counter[str]] = defaultdict(Counter)
         self.group_bins: dict[str, dict[datetime, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
 
-    def _of(self, tick: TickRow) -> tuple[Tally, ...]:
-        return self.total, self.schedules[tick.key], self.groups[group_name(tick.strategy, tick.guarded)]
+    def add_cells(self, found: Mapping[Cell, Tally]) -> None:
+        """Count whole cells."""
+        for cell, tally in found.items():
+            self.add_sum(cell.key, cell.strategy, cell.guarded, tally)
+            if tally.outcomes:
+                self.add_bin(cell.start, cell.strategy, cell.guarded, tally.outcomes)
 
-    def collide(self, tick: TickRow, body: Body, word: str) -> None:
-        """Count one body too many of ``tick``."""
-        until = body.ended_at or body.heartbeat_at or body.started_at
-        moment = Moment(start=body.started_at, end=until, execution_id=body.execution_id)
-        for tally in self._of(tick):
-            tally.too_many[word] += 1
-            tally.latest = max(tally.latest or moment, moment)
+    def add_sum(self, key: Key, strategy: str, guarded: bool, tally: Tally) -> None:
+        """Count what does not tell when it was."""
+        self.total.include(tally, strategy, guarded)
+        self.schedules[key].include(tally, strategy, guarded)
+        if tally.outcomes:
+            self.groups[group_name(strategy, guarded)].include(tally, strategy, guarded)
 
-    def add(self, tick: TickRow, word: str, collided: Collided) -> None:
-        """Count one tick, which came to ``word``."""
-        start = datetime.fromtimestamp(int(tick.fire_time.timestamp()) // self.step * self.step, tz=UTC)
-        hits = [name for name in COLLISIONS if tick.id in collided.ticks(name)]
-        for tally in self._of(tick):
-            tally.outcomes[word] += 1
-            tally.ended[tick.outcome] += 1
-            tally.hit.update(hits)
-            tally.strategies.add(tick.strategy)
-            tally.guards.add(tick.guarded)
-            tally.missed += max(1, tick.missed) if word == TickOutcome.MISFIRED else 0
-        self.bins[start][word] += 1
-        if word in COLLISIONS:
-            self.group_bins[group_name(tick.strategy, tick.guarded)][start][word] += 1
+    def add_bin(self, start: datetime, strategy: str, guarded: bool, outcomes: Counter[str]) -> None:
+        """Count when it was, and nothing else."""
+        self.bins[start].update(outcomes)
+        if found := {word: outcomes[word] for word in COLLISIONS if outcomes[word]}:
+            self.group_bins[group_name(strategy, guarded)][start].update(found)
 
     def figures(self) -> Figures:
         """What was counted, groups and schedules by name."""

@@ -7,37 +7,21 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Max, Q
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler.audit import bodies_of
 from scheduler.charts import Marker, Window
 from scheduler.collisions import Body
-from scheduler.dashboard.facts import RefusedRow, TickRow
 from scheduler.models import Execution, ScheduleChange, Tick
 from scheduler.states import ExecutionState
 
-# What a page reads within about half a second.
-MOST_TICKS = 10_000
+# Ticks of a window that are counted from their rows, and bodies that are read one by one.
+MOST_TICKS = 100_000
 MOST_BODIES = 10_000
 MOST_MARKERS = 50
 # A body that began longer before the window than this, and has ended, is not looked for inside it.
 LOOKBACK = timedelta(hours=1)
-
-
-def _ticks(window: Window, schedule_id: int | None) -> QuerySet[Tick]:
-    ticks = Tick.objects.filter(fire_time__gte=window.start, fire_time__lt=window.end)
-    return ticks if schedule_id is None else ticks.filter(schedule_id=schedule_id)
-
-
-def ticks_in(window: Window, schedule_id: int | None = None) -> tuple[list[TickRow], bool]:
-    """The newest ticks of the window, newest first, and whether older ones were left out."""
-    rows = _ticks(window, schedule_id).order_by("-fire_time", "-id").values_list(
-        "id", "schedule_id", "schedule_name", "task", "fire_time", "state", "outcome", "lock_name", "lock_alias",
-        "once_per_tick", "missed_count",
-    )[: MOST_TICKS + 1]  # fmt: skip
-    found = [TickRow(*row) for row in rows]
-    return found[:MOST_TICKS], len(found) > MOST_TICKS
 
 
 def latest_tick(schedule_id: int | None = None, before: datetime | None = None) -> datetime | None:
@@ -47,15 +31,6 @@ def latest_tick(schedule_id: int | None = None, before: datetime | None = None) 
         ticks = ticks.filter(fire_time__lt=before)
     latest: datetime | None = ticks.aggregate(latest=Max("fire_time"))["latest"]
     return latest
-
-
-def refused_in(window: Window, schedule_id: int | None = None) -> list[RefusedRow]:
-    """Tries that a lock (``prevented``) or the tick guard (``duplicate``) refused, per schedule."""
-    states = (ExecutionState.PREVENTED, ExecutionState.DUPLICATE)
-    names = ("tick__schedule_id", "tick__schedule_name", "tick__task", "state")
-    rows = Execution.objects.filter(state__in=states, tick__in=_ticks(window, schedule_id))
-    counted = rows.order_by().values_list(*names).annotate(number=Count("id"))
-    return [RefusedRow(*row) for row in counted]
 
 
 def touching(window: Window) -> Q:

@@ -53,6 +53,10 @@ class SliceTally(models.Model):
     possible_overlap = _number()
 
     ended_executed = _number()
+    ended_prevented = _number()
+    ended_blocked = _number()
+    ended_revoked = _number()
+    ended_misfired = _number()
     ended_failed = _number()
     ended_abandoned = _number()
     ended_lost = _number()
