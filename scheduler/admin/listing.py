@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -102,6 +102,14 @@ def _column(description: str, ordering: Any = None) -> Callable[[Any], Any]:
     return admin.display(description=description, ordering=ordering)
 
 
+class QueueFilter(admin.AllValuesFieldListFilter):
+    """The queues that there are; a schedule without one has its task's, which needs a name in the list as well."""
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        for choice in super().choices(changelist):
+            yield choice if str(choice["display"]) else {**choice, "display": "of the task"}
+
+
 class ListingMixin(admin.ModelAdmin):
     """Columns in the order in which they are read: what, when, how it went, how it is guarded."""
 
@@ -112,13 +120,12 @@ class ListingMixin(admin.ModelAdmin):
     list_display_links = None
     list_filter = (
         StateFilter, StrategyFilter, OverlapFilter, ("time_zone", admin.AllValuesFieldListFilter),
-        ("queue", admin.AllValuesFieldListFilter),
+        ("queue", QueueFilter),
     )  # fmt: skip
     list_select_related = ("lock",)
     list_per_page = 50
     ordering = (F("next_fire_at").asc(nulls_last=True), "name")
     search_fields = ("name", "task", "notes", "lock__name")
-    search_help_text = "Name, task, notes or lock name"
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return FactsChangeList

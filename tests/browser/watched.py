@@ -39,7 +39,9 @@ def watch(context: BrowserContext, host: str) -> Watched:
 
 
 def _note(found: Watched, said: ConsoleMessage) -> None:
-    if said.type == "error":
+    if said.type == "error" and not said.location["url"].endswith(
+        "/favicon.ico"
+    ):  # asked by the browser, not the page
         found.errors.append(f"{said.text} {said.location['url']}")
 
 
