@@ -70,7 +70,7 @@ def test_two_beats_share_the_catalog_without_doubling_a_tick(celery_processes: C
     celery_processes.beat()
     celery_processes.beat()
     wait_until(lambda: Execution.objects.filter(began=True).count() >= 60, timeout=60, message="60 bodies ran")
-    assert Instance.objects.filter(kind="beat").count() == 2
+    wait_until(lambda: Instance.objects.filter(kind="beat").count() == 2, timeout=60, message="both beats are there")
     doubled = Execution.objects.filter(began=True).values("tick").annotate(bodies=Count("id")).filter(bodies__gt=1)
     assert not doubled.exists()
     assert not Execution.objects.filter(state=ExecutionState.DUPLICATE).exists()
@@ -139,7 +139,7 @@ def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
     points = tmp_path / "failpoints"
     points.mkdir()
     (points / "after-mint").write_text("kill")
-    make_schedule("digest", every_seconds=1, task=DIGEST)
+    make_schedule("digest", every_seconds=5, task=DIGEST)  # apart, so that none is in the way of another
     celery_processes.worker()
     doomed = celery_processes.beat(env={"AEGIS_FAILPOINTS": str(points)})
     wait_until(lambda: not doomed.running, timeout=30, message="the beat was killed after its commit")
