@@ -63,7 +63,12 @@ class ExportMixin(admin.ModelAdmin):
         links = []
         if self.has_export_permission(request):
             links = [(word, self._path("export", form) + query) for word, form in _WORDS]
-        extra = {"exports": links, "most_exported": conf("EXPORT_ROWS"), **self._kept(), **(extra_context or {})}
+        extra = {
+            "exports": links,
+            "most_exported": f"{conf('EXPORT_ROWS'):,}",
+            **self._kept(),
+            **(extra_context or {}),
+        }
         return super().changelist_view(request, extra)
 
     def _kept(self) -> dict[str, Any]:
@@ -72,7 +77,7 @@ class ExportMixin(admin.ModelAdmin):
             cursor.execute(_ABOUT, [self.opts.db_table])
             about = cursor.fetchone()[0]
         oldest = self.model._default_manager.aggregate(oldest=Min(self.kept_from))["oldest"]
-        return {"about_rows": about, "oldest": oldest}
+        return {"about_rows": f"{about:,}" if about else "", "oldest": oldest}
 
     def _path(self, view: str, *args: str) -> str:
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{view}"

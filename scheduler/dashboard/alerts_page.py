@@ -80,7 +80,7 @@ def row(alert: Alert, url: str) -> Row:
 def looking(looks: AlertLook | None, now: datetime) -> list[Note]:
     """What a reader must know of the looks: that there are none, or that a rule could not be looked at."""
     every = alert_settings().every
-    remedy = "Start a beat, or run `manage.py aegis alerts check` from cron."
+    remedy = "Start a beat, or have cron run: manage.py aegis alerts check."
     if looks is None:
         return [Note(f"Nobody has looked at the rules yet. {remedy}")]
     notes = []
