@@ -1,4 +1,5 @@
-"""Pruning: old ticks, with their executions, leave the ledger; so do processes that have long been silent.
+"""Pruning: old ticks, with their executions, leave the ledger; so do processes that have long been silent, and
+closed alerts.
 
 Never deleted: a tick that is open; a tick one of whose executions is running, which without the tick guard may be
 closed already; and the newest tick that each schedule's recurrence named, which says when it fired last, however
@@ -13,7 +14,7 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
-from scheduler.models import Execution, Instance, SummedSlice, Tick
+from scheduler.models import Alert, AlertDelivery, Execution, Instance, SummedSlice, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState
 
 BATCH = 1000  # ticks deleted in one transaction: workers and beats never wait for more
@@ -42,6 +43,9 @@ def prune(older_than: timedelta) -> Pruned:
             break
     SummedSlice.objects.filter(start__lt=Now() - older_than).delete()
     silent, _ = Instance.objects.filter(heartbeat_at__lt=Now() - older_than).delete()
+    # Those that ended, with what was sent of them; and tests of the channels, which belong to none.
+    Alert.objects.filter(state=Alert.State.CLOSED, closed_at__lt=Now() - older_than).delete()
+    AlertDelivery.objects.filter(alert=None, sent_at__lt=Now() - older_than).delete()
     return Pruned(ticks=ticks, executions=executions, instances=silent)
 
 

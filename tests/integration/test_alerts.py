@@ -28,6 +28,7 @@ from scheduler.alerts.look import look
 from scheduler.alerts.settings import check_alerts
 from scheduler.alerts.watch import Watch
 from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule
+from scheduler.pruning import prune
 from scheduler.signals import alert_opened
 from tests.browser import seed
 from tests.support import wait_until
@@ -434,3 +435,14 @@ def test_the_command_is_for_cron() -> None:
     assert "Beat silent" in out.getvalue()
     call_command("aegis", "alerts", "test", stdout=(out := StringIO()))
     assert "log\ttold" in out.getvalue()
+
+
+def test_what_is_closed_is_pruned_and_what_holds_is_kept() -> None:
+    old = database_now() - timedelta(days=40)
+    closed = Alert.objects.create(rule="missed", subject="old", message="m", state="closed", closed_at=old)
+    AlertDelivery.objects.create(alert=closed, channel="log", ok=True)
+    AlertDelivery.objects.create(channel="log", ok=True, sent_at=old)
+    Alert.objects.create(rule="missed", subject="holds", message="m", first_seen=old, last_seen=old)
+    prune(timedelta(days=30))
+    assert [alert.subject for alert in Alert.objects.all()] == ["holds"]
+    assert not AlertDelivery.objects.exists()
