@@ -114,7 +114,7 @@ class ListingMixin(admin.ModelAdmin):
     """Columns in the order in which they are read: what, when, how it went, how it is guarded."""
 
     list_display = (
-        "state", "linked_name", "when", "time_zone", "next_run", "latest", "last_outcome", "guarded_by", "met",
+        "state", "linked_name", "when", "zone", "next_run", "latest", "last_outcome", "guarded_by", "met",
         "headroom",
     )  # fmt: skip
     list_display_links = None
@@ -158,6 +158,10 @@ class ListingMixin(admin.ModelAdmin):
         if schedule.cron_expression:
             return format_html("{}<br><code>{}</code>", said, schedule.cron_expression)
         return said
+
+    @_column("zone", "time_zone")
+    def zone(self, schedule: Schedule) -> str:
+        return schedule.time_zone
 
     @_column("next run (UTC)", "next_fire_at")
     def next_run(self, schedule: Schedule) -> str:

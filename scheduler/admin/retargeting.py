@@ -68,6 +68,7 @@ class RetargetVerb(Verb):
     label = "Change strategy…"
     form: ClassVar[type[forms.Form]] = RetargetForm
     template = "scheduler/retarget.html"
+    head = "Old → new"
     notes = (
         "Two strategies cannot see each other's leases, so a change waits until nothing is open under the lock name.",
         "Schedules that share a lock name share its strategy and change together.",
@@ -165,7 +166,9 @@ def _near(schedule: Schedule, to: str, facts: Facts | None) -> list[str]:
 
 
 def _store(to: str) -> str:
-    """Whether the store of the new strategy answers."""
+    """Whether the store of the new strategy answers; one that holds nothing has none."""
+    if not lock_backends[to].exclusive:
+        return ""
     try:
         releasing.look(to, "aegis.store-check")
     except (releasing.StoreUnreachable, Refused) as why:

@@ -51,6 +51,7 @@ class Verb:
     form: ClassVar[type[forms.Form]]
     template: ClassVar[str] = "scheduler/verb.html"
     notes: ClassVar[tuple[str, ...]] = ()
+    head: ClassVar[str] = "Now"  # of the second column
 
     def title(self, schedules: Sequence[Schedule]) -> str:
         """The page's heading."""

@@ -91,7 +91,7 @@ def test_the_list_shows_state_next_run_history_strategy_and_counts(viewer: Clien
     page = html(viewer.get(reverse(LIST)))
     heads = re.findall(r'<div class="text">\s*(?:<a[^>]*>|<span>)(.*?)</', page, re.S)
     assert [head.strip().lower() for head in heads][-10:] == [
-        "state", "name", "schedule", "time zone", "next run (utc)", "last 60 ticks", "last", "strategy",
+        "state", "name", "schedule", "zone", "next run (utc)", "last 60 ticks", "last", "strategy",
         "overlaps / prevented 24 h", "headroom",
     ]  # fmt: skip
     shown = text(page)
@@ -161,7 +161,7 @@ def test_fifty_rows_a_page_and_as_many_queries_as_for_one(viewer: Client) -> Non
             with CaptureQueriesContext(connection) as captured:
                 page = html(viewer.get(reverse(LIST)))
             counts.append(len(captured))
-    assert counts[0] == counts[1] <= 16
+    assert counts[0] == counts[1] <= 22
     assert len(names(page)) == 50
 
 
@@ -213,7 +213,7 @@ def test_the_page_asks_as_much_for_many_ticks_as_for_one(viewer: Client) -> None
             with CaptureQueriesContext(connection) as captured:
                 html(viewer.get(reverse(PAGE, args=[schedule.pk])))
             counts.append(len(captured))
-    assert counts[0] == counts[1] <= 18
+    assert counts[0] == counts[1] <= 24
 
 
 def test_buttons_follow_the_permissions_and_the_pause(client: Client) -> None:

@@ -1,0 +1,65 @@
+"""``aegis status``: the overview in words and the held locks, with exit statuses for scripts."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from locks import lock_backends
+from scheduler.pausing import pause
+from tests.integration.test_schedule_pages import prevented, ran
+from tests.support.engine import make_schedule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def status(*arguments: str) -> tuple[int, str]:
+    out = StringIO()
+    try:
+        call_command("aegis", "status", *arguments, stdout=out, stderr=StringIO())
+    except CommandError as failed:
+        return failed.returncode, out.getvalue()
+    return 0, out.getvalue()
+
+
+def test_it_says_what_the_overview_says() -> None:
+    code, said = status()
+    assert code == 0 and "never heard" in said and "No lock is held." in said
+    schedule = make_schedule("billing", every_seconds=60)
+    ran(schedule, 60)
+    prevented(schedule, 30)
+    make_schedule("clash", alias="none", every_seconds=60)
+    clash = make_schedule("clash-2", alias="none", every_seconds=60)
+    ran(clash, 40, ran=20)
+    ran(clash, 30, ran=5, worker="worker@2")
+    pause("clash", why="audit", who="ada")
+    lease = lock_backends["database"].acquire("spare", ttl=60)
+    assert lease is not None
+    code, said = status("--format", "json")
+    lock_backends["database"].release(lease)
+    found = json.loads(said)
+    assert code == 0 and found["schedules"] == {"Active": 2, "Paused": 1}
+    assert found["outcomes"] == {"executed": 3, "prevented": 1} and found["overlaps"] == 1
+    assert [lock["name"] for lock in found["locks"]] == ["spare"] and found["beats"] == 0
+
+
+def test_a_store_that_does_not_answer_is_69_and_the_rest_is_shown(services: Any) -> None:
+    services.redis["locks"].pause()
+    code, said = status("--format", "json")
+    assert code == 69 and json.loads(said)["unreachable"] == ["redis"]
+    services.redis["locks"].resume()
+
+
+def test_a_database_that_does_not_answer_is_69(services: Any) -> None:
+    services.postgres.stop()
+    connections.close_all()
+    try:
+        assert status()[0] == 69
+    finally:
+        services.postgres.start()
+        connections.close_all()
