@@ -18,7 +18,7 @@ compose := $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 .SILENT:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-contract test-mutations test-concurrency test-browser browser bench-locks bench-takeover lint format type check wheel try-wheel up down clean
+.PHONY: help venv demo test test-contract test-mutations test-concurrency test-browser browser bench-locks bench-takeover bench-pages lint format type check wheel try-wheel up down clean
 
 help:  ## List the targets
 	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ bench-locks:  ## Time every strategy beside the bare commands of its store and b
 
 bench-takeover: $(stamp)  ## Kill holders of every strategy and time how long their names stay closed
 	$(bin)/python -m tests.benchmarks.bench_takeover $(ARGS)
+
+bench-pages: $(stamp)  ## Fill a ledger with a million rows and time every page (ARGS="--executions 100000")
+	$(bin)/python -m tests.benchmarks.bench_pages $(ARGS)
 
 lint: $(stamp)  ## Check style and formatting
 	$(bin)/ruff check .

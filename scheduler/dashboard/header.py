@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import connection
 
+from locks import InvalidLockBackend, lock_backends
 from scheduler.charts.scale import duration_words
 from scheduler.conf import conf
+from scheduler.states import ExecutionState
 
 # A process that was not heard of for this long is gone, not silent.
 FORGOTTEN = timedelta(minutes=15)
@@ -27,6 +29,27 @@ FROM (SELECT kind, version, heartbeat_at, stopped_at IS NULL AS here,
 """
 
 
+# in:  aliases, seconds. out: of each, how its newest execution ended and how long ago (s). No store is asked.
+_STORES = """
+SELECT alias, newest.state, extract(epoch FROM clock_timestamp() - newest.recorded_at)::float8
+FROM unnest(%(aliases)s::text[]) alias CROSS JOIN LATERAL (
+    SELECT e.state, e.recorded_at FROM aegis_scheduler_execution e
+    WHERE e.lock_alias = alias AND e.recorded_at > clock_timestamp() - make_interval(secs => %(recent)s)
+    ORDER BY e.recorded_at DESC LIMIT 1
+) newest
+"""
+# A store that nobody has used for this long is not spoken of, seconds.
+RECENT = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """The strategies whose store answered when it was last used, and those where it did not, with how long ago."""
+
+    ok: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """The fleet by the database's clock. ``now`` is that clock."""
@@ -37,6 +60,7 @@ class Header:
     workers: int
     workers_silent: int
     versions: tuple[str, ...] = ()
+    stores: Stores = field(default_factory=Stores)
 
     @property
     def beat_age(self) -> str:
@@ -52,10 +76,12 @@ def patience() -> float:
 
 
 def header() -> Header:
-    """Who is alive, by one query."""
+    """Who is alive, and which stores answered when they were last used. Two queries; no store is asked."""
     with connection.cursor() as cursor:
         cursor.execute(_FLEET, {"alive": patience(), "forgotten": FORGOTTEN.total_seconds()})
         now, heard, beats, workers, silent, versions = cursor.fetchone()
+        cursor.execute(_STORES, {"aliases": _locking(), "recent": RECENT})
+        stores = _stores(cursor.fetchall())
     return Header(
         now=now,
         beat_heard_at=heard,
@@ -63,4 +89,28 @@ def header() -> Header:
         workers=workers,
         workers_silent=silent,
         versions=tuple(versions or ()),
+        stores=stores,
+    )
+
+
+def _locking() -> list[str]:
+    """The strategies that have a store."""
+    found = []
+    for alias in lock_backends.aliases():
+        try:
+            if lock_backends[alias].exclusive:
+                found.append(alias)
+        except InvalidLockBackend:  # told by `manage.py check`
+            continue
+    return found
+
+
+def _stores(rows: list[tuple[str, str, float]]) -> Stores:
+    return Stores(
+        ok=tuple(sorted(alias for alias, state, _ in rows if state != ExecutionState.BLOCKED)),
+        away=tuple(
+            f"{alias} did not answer {duration_words(max(0.0, age))} ago"
+            for alias, state, age in sorted(rows)
+            if state == ExecutionState.BLOCKED
+        ),
     )

@@ -40,14 +40,17 @@ def touching(window: Window) -> Q:
     return Q(started_at__isnull=False, recorded_at__lt=window.end) & recent & not_over
 
 
-def bodies_in(window: Window, lock_names: Collection[str] | None = None) -> tuple[list[Body], datetime | None]:
+def bodies_in(
+    window: Window, lock_names: Collection[str] | None = None, most: int | None = None
+) -> tuple[list[Body], datetime | None]:
     """The newest bodies of the window; where older ones were left out, also from when on all are there."""
     rows = Execution.objects.filter(touching(window), began=True)
     if lock_names is not None:
         rows = rows.filter(lock_name__in=lock_names)
-    newest = rows.order_by("-recorded_at", "-id").values("pk")[: MOST_BODIES + 1]
+    most = MOST_BODIES if most is None else most
+    newest = rows.order_by("-recorded_at", "-id").values("pk")[: most + 1]
     bodies = bodies_of(Execution.objects.filter(pk__in=newest))
-    if len(bodies) <= MOST_BODIES:
+    if len(bodies) <= most:
         return bodies, None
     return bodies[1:], bodies[1].started_at
 

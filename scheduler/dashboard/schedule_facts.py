@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import Count, Q
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler.charts import Window
@@ -21,11 +20,14 @@ from scheduler.charts.looks import outcome as look_of
 from scheduler.collisions import duplicates, overlaps
 from scheduler.dashboard import rows
 from scheduler.dashboard.outcomes import OPEN, OVERLAP, POSSIBLE, Collided, outcome_of
-from scheduler.models import Schedule, Tick
+from scheduler.dashboard.summary import aligned, figures_in
+from scheduler.models import Schedule
 from scheduler.states import TickOutcome
 
 SHOWN = 60  # ticks of a sparkline
 DAY = timedelta(hours=24)
+STEP = 1_800  # seconds, of the figures' bins
+MOST_BODIES = 2_000  # newest ones whose collisions are marked in the sparklines
 
 # in: ids, shown. out: schedule, tick, fire_time, state, outcome, lock_alias, ttl, manual, longest run (s), workers.
 _TICKS = """
@@ -119,34 +121,30 @@ def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]
             word = outcome_of(tick, state, outcome, collided)
             fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
             found[pk].ticks.append(fact)
-    _count(found, window, collided)
+    _count(found, window)
     for schedule in schedules:
         found[schedule.pk].lease, found[schedule.pk].renewed = _lease(schedule)
     return found
 
 
 def collisions(lock_names: Collection[str] | None, window: Window) -> Collided:
-    """The ticks whose bodies collided in the window, of these lock names or of all."""
-    bodies, _ = rows.bodies_in(window, lock_names)
+    """The ticks whose bodies collided, of the newest bodies in the window, of these lock names or of all."""
+    bodies, _ = rows.bodies_in(window, lock_names, MOST_BODIES)
     met, repeated = overlaps(bodies, unlocked=rows.unlocked_aliases()), duplicates(bodies)
     return Collided.of(met, repeated, {body.execution_id: body.tick_id for body in bodies})
 
 
-def _count(found: Mapping[int, Facts], window: Window, collided: Collided) -> None:
-    day = Tick.objects.filter(schedule_id__in=list(found), fire_time__gte=window.start, fire_time__lt=window.end)
-    met = Q(pk__in=list(collided.ticks(OVERLAP)))
-    possibly = Q(pk__in=list(collided.ticks(POSSIBLE)))
-    clean = ~Q(pk__in=[pk for ticks in collided.found.values() for pk in ticks])
-    counted = day.order_by().values("schedule_id", "outcome").annotate(
-        number=Count("pk"), met=Count("pk", filter=met), possibly=Count("pk", filter=possibly),
-        alone=Count("pk", filter=clean),
-    )  # fmt: skip
-    for row in counted:
-        facts = found[row["schedule_id"]]
-        facts.counts[row["outcome"] or OPEN] += row["number"]
-        facts.overlaps += row["met"]
-        facts.possible += row["possibly"]
-        facts.once += row["alone"] if row["outcome"] == TickOutcome.EXECUTED else 0
+def _count(found: Mapping[int, Facts], window: Window) -> None:
+    """The figures of the day, as the overview counts them."""
+    figures, _ = figures_in(aligned(window, STEP), STEP)
+    for (pk, _name), tally in figures.schedules.items():
+        facts = found.get(pk) if pk is not None else None
+        if facts is not None:
+            for outcome, number in tally.ended.items():
+                facts.counts[outcome or OPEN] += number
+            facts.overlaps += tally.hit[OVERLAP]
+            facts.possible += tally.hit[POSSIBLE]
+            facts.once += tally.outcomes[TickOutcome.EXECUTED]
 
 
 def _lease(schedule: Schedule) -> tuple[float | None, bool]:
@@ -162,6 +160,6 @@ def _lease(schedule: Schedule) -> tuple[float | None, bool]:
 
 def overlapping(window: Window) -> set[int]:
     """The schedules with a proven or possible overlap in the window."""
-    collided = collisions(None, window)
-    ticks = {*collided.ticks(OVERLAP), *collided.ticks(POSSIBLE)}
-    return set(Tick.objects.filter(pk__in=ticks, schedule__isnull=False).values_list("schedule_id", flat=True))
+    figures, _ = figures_in(aligned(window, STEP), STEP)
+    found = figures.schedules.items()
+    return {pk for (pk, _), tally in found if pk is not None and (tally.hit[OVERLAP] or tally.hit[POSSIBLE])}

@@ -47,10 +47,13 @@ WITH since AS (
     UNION ALL
     SELECT t.id, t.planned_at FROM aegis_scheduler_tick t, since
     WHERE t.id > (SELECT max(id) - 20000 FROM aegis_scheduler_tick) AND t.planned_at >= since.at
+), touched AS MATERIALIZED (
+    SELECT {_SLICE} AS start, max(young.at) AS at FROM young CROSS JOIN LATERAL (
+        SELECT fire_time FROM aegis_scheduler_tick WHERE id = young.id OFFSET 0
+    ) t GROUP BY 1
 )
-SELECT DISTINCT s.start FROM young JOIN aegis_scheduler_tick t ON t.id = young.id
-JOIN aegis_scheduler_summedslice s ON s.start = {_SLICE}
-WHERE young.at > s.summed_at - interval '15 seconds'
+SELECT s.start FROM touched JOIN aegis_scheduler_summedslice s ON s.start = touched.start
+WHERE touched.at > s.summed_at - interval '15 seconds'
 """  # noqa: S608
 # in:  most. out: the newest slices that are over and not summed, of the last eight days.
 _DUE = f"""
@@ -79,6 +82,7 @@ def sum_up(most: int = MOST_SLICES) -> int:
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL statement_timeout = {PATIENCE}")
+        cursor.execute("SET LOCAL jit = off")
         cursor.execute(_ALONE)
         if not cursor.fetchone()[0]:
             return 0

@@ -20,26 +20,28 @@ from scheduler.models import Tick
 
 Parts = Sequence[Window]
 
+# OFFSET 0 keeps the planner from joining whole tables: each part is a range of an index, each tick a probe of one.
 _PARTS = "unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) WITH ORDINALITY AS part (a, z, n)"
 _BIN = "date_bin(make_interval(secs => %(step)s), t.fire_time, 'epoch'::timestamptz)"
-_MINE = (
-    "t.fire_time >= part.a AND t.fire_time < part.z"
-    " AND (%(schedule)s::bigint IS NULL OR t.schedule_id = %(schedule)s::bigint)"
-)
+_TICKS_OF = f"""
+{_PARTS} CROSS JOIN LATERAL (
+    SELECT * FROM aegis_scheduler_tick t WHERE t.fire_time >= part.a AND t.fire_time < part.z
+     AND (%(schedule)s::bigint IS NULL OR t.schedule_id = %(schedule)s::bigint) OFFSET 0
+) t"""  # noqa: S608
+_TRIES_OF = "CROSS JOIN LATERAL (SELECT * FROM aegis_scheduler_execution e WHERE e.tick_id = t.id OFFSET 0) e"
 
 # in:  parts, step (s), schedule or null. out: a group of like ticks, its number, and the fire times it missed.
 _TICKS = f"""
 SELECT {_BIN}, t.schedule_id, t.schedule_name, t.task, t.state, t.outcome, t.lock_alias, t.once_per_tick,
        count(*), coalesce(sum(greatest(1, t.missed_count)) FILTER (WHERE t.outcome = 'misfired'), 0)
-FROM {_PARTS} JOIN aegis_scheduler_tick t ON {_MINE}
+FROM {_TICKS_OF}
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 """  # noqa: S608
-# out: tries that a lock or the tick guard refused, in groups. A try is never recorded before its fire time.
+# out: tries that a lock or the tick guard refused, in groups.
 _REFUSED = f"""
 SELECT t.schedule_id, t.schedule_name, t.task, e.state, count(*), {_BIN}, t.lock_alias, t.once_per_tick
-FROM {_PARTS} JOIN aegis_scheduler_tick t ON {_MINE}
-JOIN aegis_scheduler_execution e ON e.tick_id = t.id
-WHERE e.state IN ('prevented', 'duplicate') AND e.recorded_at >= %(first)s::timestamptz - interval '1 minute'
+FROM {_TICKS_OF} {_TRIES_OF}
+WHERE e.state IN ('prevented', 'duplicate')
 GROUP BY 1, 2, 3, 4, 6, 7, 8
 """  # noqa: S608
 # in:  parts, schedule or null, most. out: the bodies that may have collided, the newest first.
@@ -49,25 +51,25 @@ GROUP BY 1, 2, 3, 4, 6, 7, 8
 # starting: one that starts before all earlier ones have ended has company, and so have those before it.
 _COMPANY = f"""
 WITH mine AS MATERIALIZED (
-    SELECT part.n, e.id, e.tick_id, e.lock_name, e.started_at
-    FROM {_PARTS} JOIN aegis_scheduler_tick t ON {_MINE}
-    JOIN aegis_scheduler_execution e ON e.tick_id = t.id
-    WHERE e.began AND e.started_at >= %(first)s::timestamptz - interval '1 minute'
+    SELECT part.n, e.id, e.tick_id, e.lock_name, e.started_at FROM {_TICKS_OF} {_TRIES_OF} WHERE e.began
 ), span AS MATERIALIZED (
     SELECT n, lock_name, min(started_at) AS a, max(started_at) AS z FROM mine GROUP BY n, lock_name
 ), near AS (
-    SELECT span.n, span.lock_name, e.id, e.started_at AS s,
-           CASE WHEN e.state = 'running' THEN 'infinity'::timestamptz
-                ELSE greatest(e.started_at, e.ended_at, e.heartbeat_at, e.returned_at) END AS f, span.a
-    FROM span JOIN aegis_scheduler_execution e ON e.lock_name = span.lock_name AND e.began
-     AND e.started_at <= span.z AND e.started_at >= span.a - interval '1 hour'
+    SELECT span.n, span.lock_name, e.* FROM span CROSS JOIN LATERAL (
+        SELECT e.id, e.started_at AS s,
+               CASE WHEN e.state = 'running' THEN 'infinity'::timestamptz
+                    ELSE greatest(e.started_at, e.ended_at, e.heartbeat_at, e.returned_at) END AS f
+        FROM aegis_scheduler_execution e
+        WHERE e.lock_name = span.lock_name AND e.began
+          AND e.started_at <= span.z AND e.started_at >= span.a - interval '1 hour' OFFSET 0
+    ) e WHERE e.f >= span.a
     UNION ALL
-    SELECT span.n, span.lock_name, e.id, e.started_at, 'infinity'::timestamptz, span.a
+    SELECT span.n, span.lock_name, e.id, e.started_at, 'infinity'::timestamptz
     FROM span JOIN aegis_scheduler_execution e ON e.lock_name = span.lock_name AND e.state = 'running'
      AND e.started_at < span.a - interval '1 hour'
 ), swept AS (
     SELECT id, s, f, max(f) OVER earlier AS before, lead(s) OVER in_order AS next
-    FROM near WHERE f >= a
+    FROM near
     WINDOW in_order AS (PARTITION BY n, lock_name ORDER BY s, id),
            earlier AS (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
@@ -80,14 +82,14 @@ SELECT id, s FROM (
 """  # noqa: S608
 # in:  parts, schedule or null, most. out: the fire times of the last tick that fits, and of the next one.
 _LAST_THAT_FITS = f"""
-SELECT t.fire_time FROM {_PARTS} JOIN aegis_scheduler_tick t ON {_MINE}
+SELECT t.fire_time FROM {_TICKS_OF}
 ORDER BY t.fire_time DESC OFFSET %(most)s - 1 LIMIT 2
 """  # noqa: S608
 
 
 def _given(parts: Parts, schedule_id: int | None, **more: Any) -> dict[str, Any]:
     starts, ends = [part.start for part in parts], [part.end for part in parts]
-    return {"starts": starts, "ends": ends, "first": min(starts), "schedule": schedule_id, **more}
+    return {"starts": starts, "ends": ends, "schedule": schedule_id, **more}
 
 
 def _rows(sql: str, given: dict[str, Any]) -> list[tuple[Any, ...]]:

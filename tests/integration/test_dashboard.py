@@ -431,6 +431,19 @@ def test_the_strip_tells_who_is_alive_by_the_databases_clock(page: Callable[...,
     assert "Server time" in html
 
 
+def test_the_strip_tells_which_stores_answered_when_they_were_last_used(page: Callable[..., str]) -> None:
+    assert "Stores:" not in page("workers")
+    now = (database_now() - NOON).total_seconds()
+    good, bad, old = (make_schedule(alias, alias=alias) for alias in ("database", "redis", "advisory"))
+    ran(ticked(good, now - 5), "worker1", now - 5, now - 4)
+    refused(ticked(good, now - 9, outcome="blocked", reason="x"), "worker1", now - 9, "blocked")
+    ran(ticked(bad, now - 60), "worker1", now - 60, now - 59)
+    refused(ticked(bad, now - 20, outcome="blocked", reason="x"), "worker1", now - 20, "blocked")
+    ran(ticked(old, now - 5000), "worker1", now - 5000, now - 4999)
+    for name in ("workers", "dashboard", "timeline"):
+        assert re.search(r"Stores: redis did not answer 2\d s ago; database ok", words(page(name)))
+
+
 @pytest.mark.parametrize("name", ["dashboard", "timeline"])
 def test_an_empty_page_says_why_and_what_to_do(page: Callable[..., str], name: str) -> None:
     assert "No schedules yet. Add one" in page(name)
