@@ -12,9 +12,9 @@ from django.db import DatabaseError
 
 from scheduler import held
 from scheduler.cli._table import table
-from scheduler.dashboard.header import header
+from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.locks_page import lock_json
-from scheduler.overview import overview
+from scheduler.overview import Overview, overview
 
 HELP = "What the overview says, in words, and every held lock; exit 69: the database or a store does not answer."
 
@@ -33,25 +33,39 @@ def run(command: BaseCommand, *, format: str, **_: Any) -> int:
         raise CommandError(f"The database does not answer: {said}", returncode=UNAVAILABLE) from trouble
     status = UNAVAILABLE if locks.unread else 0
     if format == "json":
-        shown = {
-            "schema": 1,
-            "now": strip.now.isoformat(),
-            "beats": strip.beats,
-            "beat_heard_at": strip.beat_heard_at.isoformat() if strip.beat_heard_at else None,
-            "workers": strip.workers,
-            "workers_silent": strip.workers_silent,
-            **asdict(found),
-            "locks": [lock_json(one) for one in locks.held],
-            "unreachable": [one.alias for one in locks.unread],
-            "running_without_lock": len(locks.unlocked),
-            "exit_status": status,
-        }
-        command.stdout.write(json.dumps(shown, indent=2))
+        command.stdout.write(json.dumps(_json(strip, found, locks, status), indent=2))
         return status
+    command.stdout.write("\n".join(f"{name:16}{said}" for name, said in _lines(strip, found, locks)) + "\n")
+    rows = [(one.info.name, one.info.alias, one.worker, one.token, one.state) for one in locks.held]
+    command.stdout.write(
+        table(("LOCK", "STRATEGY", "HOLDER", "TOKEN", "STATE"), rows) if rows else "No lock is held."
+    )
+    for one in locks.unread:
+        command.stderr.write(f"{one.alias}: unreachable, locks unknown: {one.why}")
+    return status
+
+
+def _json(strip: Header, found: Overview, locks: held.Locks, status: int) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "now": strip.now.isoformat(),
+        "beats": strip.beats,
+        "beat_heard_at": strip.beat_heard_at.isoformat() if strip.beat_heard_at else None,
+        "workers": strip.workers,
+        "workers_silent": strip.workers_silent,
+        **asdict(found),
+        "locks": [lock_json(one) for one in locks.held],
+        "unreachable": [one.alias for one in locks.unread],
+        "running_without_lock": len(locks.unlocked),
+        "exit_status": status,
+    }
+
+
+def _lines(strip: Header, found: Overview, locks: held.Locks) -> list[tuple[str, str]]:
     heard = f"heard {strip.beat_age} ago" if strip.beat_heard_at else "never heard"
     states = ", ".join(f"{number} {word.lower()}" for word, number in found.schedules.items()) or "none"
     outcomes = ", ".join(f"{number} {word}" for word, number in found.outcomes.items()) or "none"
-    rows = [
+    return [
         ("Beats", f"{strip.beats} alive, {heard}"),
         ("Workers", f"{strip.workers} alive" + (f", {strip.workers_silent} silent" if strip.workers_silent else "")),
         ("Schedules", states),
@@ -59,11 +73,3 @@ def run(command: BaseCommand, *, format: str, **_: Any) -> int:
         ("Overlaps, 24 h", f"{found.overlaps} proven, {found.possible_overlaps} possible"),
         ("Running", f"{found.running}" + (f", {len(locks.unlocked)} without a lock" if locks.unlocked else "")),
     ]
-    command.stdout.write("\n".join(f"{name:16}{said}" for name, said in rows) + "\n")
-    held_rows = [(one.info.name, one.info.alias, one.worker, one.token, one.state) for one in locks.held]
-    command.stdout.write(
-        table(("LOCK", "STRATEGY", "HOLDER", "TOKEN", "STATE"), held_rows) if held_rows else "No lock is held."
-    )
-    for one in locks.unread:
-        command.stderr.write(f"{one.alias}: unreachable, locks unknown: {one.why}")
-    return status

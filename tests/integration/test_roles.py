@@ -143,7 +143,7 @@ def alert_fields() -> dict[str, Any]:
         if field.has_default() or field.null or field.primary_key or getattr(field, "db_default", None) is not None:
             continue
         if field.choices:
-            given[field.name] = list(field.choices)[0][0]
+            given[field.name] = next(iter(field.choices))[0]
         elif field.get_internal_type() in ("CharField", "TextField"):
             given[field.name] = "walk"
     return {**given, **ALERT}
@@ -239,7 +239,7 @@ def every() -> list[str]:
 
 
 def with_permissions(name: str, *codenames: str) -> Client:
-    user, made = User.objects.get_or_create(username=name, is_staff=True)
+    user, _ = User.objects.get_or_create(username=name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=codenames, content_type__app_label=APP))
     client = Client()
     client.force_login(user)
