@@ -15,7 +15,10 @@ from scheduler.dashboard.figures import Figures
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.notes import Note, empty_notes
 from scheduler.dashboard.params import SPANS, Params, ScheduleFilter, last, shortest_span
-from scheduler.dashboard.summary import aligned, figures_in
+from scheduler.dashboard.summary import SLICE, aligned, figures_in
+
+# Seconds: shorter windows are counted from their rows, in finer bins.
+SUMMED_FROM = 3_600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ def counted(given: Mapping[str, str]) -> Counted:
     now = params.instant("at") or strip.now
     span = _span(params, schedule_id, now)
     step = bin_seconds(last(SPANS[span], now))
+    if SPANS[span] >= SUMMED_FROM:
+        step = max(step, SLICE)  # what was summed up serves whole slices
     window = aligned(last(SPANS[span], now), step)
     figures, cut = figures_in(window, step, schedule_id)
     notes = [Note(problem) for problem in params.problems]

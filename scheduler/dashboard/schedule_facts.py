@@ -27,7 +27,7 @@ from scheduler.states import TickOutcome
 SHOWN = 60  # ticks of a sparkline
 DAY = timedelta(hours=24)
 STEP = 1_800  # seconds, of the figures' bins
-MOST_BODIES = 2_000  # newest ones whose collisions are marked in the sparklines
+MOST_BODIES = 500  # newest ones whose collisions are marked in the sparklines
 
 # in: ids, shown. out: schedule, tick, fire_time, state, outcome, lock_alias, ttl, manual, longest run (s), workers.
 _TICKS = """

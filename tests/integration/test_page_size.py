@@ -19,7 +19,7 @@ from tests.support.pages import url
 pytestmark = pytest.mark.django_db
 
 PAGES = {
-    "dashboard": 26, "strategies": 20, "timeline": 20, "workers": 14, "failurematrix": 10, "tick": 16,
+    "dashboard": 30, "strategies": 24, "timeline": 20, "workers": 14, "failurematrix": 10, "tick": 16,
     "execution": 16, "schedule": 26,
 }  # fmt: skip
 
