@@ -140,7 +140,8 @@ def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None
 
     long_ago = database_now() - timedelta(minutes=5)
     running(take("database", "silent"), heartbeat_at=long_ago, started_at=long_ago)
-    running(take("database", "over"), state="lost", ended_at=database_now())
+    running(take("database", "over"), state="lost", started_at=long_ago, ended_at=long_ago + timedelta(seconds=5))
+    running(take("database", "just-over"), state="executed", ended_at=database_now())
     late = take("database", "late", ttl=60)
     running(late)
     with transaction.atomic():
@@ -151,7 +152,9 @@ def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None
         )
     take("redis", "of-code")
     found = {row["name"]: row["state"] for row in json.loads(said("locks", "list", "--format", "json"))["locks"]}
-    assert found == {"late": "Late renewal", "of-code": "Held by code", "over": "Orphan", "silent": "Orphan"}
+    assert found == {
+        "late": "Late renewal", "of-code": "Held by code", "over": "Orphan", "silent": "Orphan", "just-over": "Healthy",
+    }  # fmt: skip
     shown = text(page(operator))
     assert re.search("its process has been silent for 30. s", shown) and "over (lost)" in shown
 
