@@ -103,8 +103,8 @@ WHERE id = %(id)s::bigint AND lease_id = %(lease)s::uuid AND state = 'abandoned'
 RETURNING id
 """
 
-# in: ids. out: those that were stamped. A row that somebody is ending at this moment is passed over: a commit that takes
-# its time must not silence the other bodies of its process.
+# in: ids. out: those that were stamped. A row that somebody is ending at this moment is passed over: a commit that
+# takes its time must not silence the other bodies of its process.
 HEARTBEAT = """
 UPDATE aegis_scheduler_execution SET heartbeat_at = clock_timestamp()
 WHERE id IN (SELECT id FROM aegis_scheduler_execution
