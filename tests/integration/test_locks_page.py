@@ -153,7 +153,8 @@ def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None
     take("redis", "of-code")
     found = {row["name"]: row["state"] for row in json.loads(said("locks", "list", "--format", "json"))["locks"]}
     assert found == {
-        "late": "Late renewal", "of-code": "Held by code", "over": "Orphan", "silent": "Orphan", "just-over": "Healthy",
+        "late": "Late renewal", "of-code": "Held by code", "over": "Orphan", "silent": "Orphan",
+        "just-over": "Healthy",
     }  # fmt: skip
     shown = text(page(operator))
     assert re.search("its process has been silent for 30. s", shown) and "over (lost)" in shown
