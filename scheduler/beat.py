@@ -17,7 +17,8 @@ from kombu.exceptions import OperationalError
 
 from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_backends
 from locks.clock import boottime
-from scheduler.alerts.watch import Watch
+from scheduler.alerts.watch import watch
+from scheduler.aside import Aside
 from scheduler.conf import beat_lock, conf
 from scheduler.dashboard.summing import sum_up
 from scheduler.presence import Presence
@@ -27,9 +28,7 @@ from scheduler.watchdog import Watchdog
 logger = logging.getLogger("aegis.beat")
 
 ORDINARY_ROWS = "aegis.beat.ordinary-rows"
-# Seconds between two rounds of sums, and the shortest rest between passes in which there is one.
-SUM_INTERVAL = 5.0
-SHORT_REST = 0.2
+SUM_INTERVAL = 5.0  # seconds between two rounds of sums for the pages
 
 
 class CatalogScheduler(DatabaseScheduler):
@@ -55,11 +54,10 @@ class CatalogScheduler(DatabaseScheduler):
     def _make(self, *args: Any, **kwargs: Any) -> None:
         self._ticker: Ticker | None = None if kwargs.get("lazy") else Ticker()
         self._next_pass = 0.0
-        self._sums_from = 0.0
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
-        self._alerts = Watch()
+        self._asides = (watch(), Aside("sums", sum_up, lambda: SUM_INTERVAL))
         self._watchdog = Watchdog(conf("PASS_PATIENCE"))
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
@@ -90,7 +88,8 @@ class CatalogScheduler(DatabaseScheduler):
         if self._lease is not None:
             self._give_back(self._lease)
             self._lease = None
-        self._alerts.stop()
+        for aside in self._asides:
+            aside.stop()
         self._presence.leave()
 
     def _catalog(self) -> float:
@@ -99,23 +98,11 @@ class CatalogScheduler(DatabaseScheduler):
         if self._ticker is None or wait > 0:
             return max(wait, 0.0) if self._ticker else float(conf("PASS_INTERVAL"))
         self._presence.stamp()
-        self._alerts.start()
+        for aside in self._asides:
+            aside.start()
         wait = self._ticker.tick()
         self._next_pass = time.monotonic() + wait
-        return self._sum_up(wait)
-
-    def _sum_up(self, wait: float) -> float:
-        """Between two passes: sums for the pages. They are never worth a late tick, or the end of a beat."""
-        now = time.monotonic()
-        if now < self._sums_from or wait < SHORT_REST:
-            return wait
-        self._sums_from = now + SUM_INTERVAL
-        try:
-            sum_up()
-        except DatabaseError as trouble:
-            logger.warning("sums for the pages are put off: %s", type(trouble).__name__)
-            connection.close()
-        return max(0.0, self._next_pass - time.monotonic())
+        return wait
 
     def _ordinary(self, *args: Any, **kwargs: Any) -> float:
         try:

@@ -1,6 +1,6 @@
 """Sum up what is over, five minutes at a time, so that a page of a day need not count a day's rows.
 
-A beat does it between its passes, one beat at a time. A slice is summed once all of its ticks are over and all of
+A beat does it beside its passes, one beat at a time. A slice is summed once all of its ticks are over and all of
 their bodies have ended, by the same code that counts the rest of a window. What is heard of it later (a copy of a
 message that runs again without the tick guard, a worker that comes back from the dead, a fire time that is named
 late) makes it stale: it is deleted, counted from its rows again, and summed anew.

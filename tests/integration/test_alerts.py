@@ -26,7 +26,7 @@ from locks.models import LeaseRecord
 from scheduler.alerts import channels, rules
 from scheduler.alerts.look import look
 from scheduler.alerts.settings import check_alerts
-from scheduler.alerts.watch import Watch
+from scheduler.alerts.watch import watch
 from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule
 from scheduler.pruning import prune
 from scheduler.signals import alert_opened
@@ -176,15 +176,15 @@ def test_many_beats_look_once_within_an_interval() -> None:
 
 def test_the_thread_of_a_beat_looks_and_stops(settings: Any) -> None:
     settings.AEGIS = {"ALERTS": {"EVERY": 0.05}}
-    watch = Watch()
-    watch.start()
+    aside = watch()
+    aside.start()
     try:
         wait_until(AlertLook.objects.exists, message="a look was stored")
     finally:
-        watch.stop()
-    assert watch._thread is not None
-    watch._thread.join(5)
-    assert not watch._thread.is_alive()
+        aside.stop()
+    assert aside._thread is not None
+    aside._thread.join(5)
+    assert not aside._thread.is_alive()
     assert AlertLook.objects.get().looked_by.startswith("beat@")
 
 
