@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 MUTATIONS = [*OF_CELERY, *OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_DOCTOR, *OF_THE_ENGINE, *OF_THE_POLICIES]
 
 # One in so many is tried each time, besides those that are never left out.
-SAMPLE = 8
+SAMPLE = 16
 TRIED = [
     m for n, m in enumerate(MUTATIONS) if m.never_left_out or n % SAMPLE == 0 or os.environ.get("AEGIS_MUTATIONS")
 ]
