@@ -66,7 +66,7 @@ def playwright(live_server: LiveServer) -> Iterator[Playwright]:
 @pytest.fixture(scope="package")
 def browser(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
     """One Chromium for the tests of this folder."""
-    browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
+    browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox", "--disable-gpu"])
     yield browser
     browser.close()
 
