@@ -28,6 +28,7 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 STARTER = """
 import pathlib, signal, sys
 from aegis_site.embedded import ensure_services, spawn
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs these tests behind itself
 with ensure_services(pathlib.Path("/nowhere")) as services:
     log = services.folder / "logs" / "child.log"
     child = spawn("child", [sys.executable, "-c", "import time; time.sleep(600)"], log=log)
