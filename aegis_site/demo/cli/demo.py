@@ -23,6 +23,7 @@ from aegis_site.demo.interrupts import Interrupts
 from aegis_site.demo.results import Result, as_json, results
 from aegis_site.demo.table import table
 from locks import LockUnavailable, lock_backends
+from scheduler.measurements import load
 from scheduler.models import Execution, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState
 from scheduler.ticker import Ticker
@@ -104,8 +105,10 @@ def _show(fleet: Fleet, console: Console, seconds: int | None) -> float:
 
 
 def _prepare() -> None:
-    """Tables; the nodes of a quorum begin their quarantine while the rest starts."""
+    """Tables, and in a clone what a soak has measured; the nodes of a quorum begin their quarantine meanwhile."""
     call_command("migrate", verbosity=0, interactive=False)
+    for measured in sorted((settings.BASE_DIR / "docs" / "measurements").glob("soak-*.json")):
+        load(measured.read_text())
     _seconds_until_all_grant()
 
 
