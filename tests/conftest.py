@@ -20,7 +20,7 @@ import pytest
 
 from aegis_site.embedded import FolderInUse, Services
 from aegis_site.stores import REQUIRED
-from tests.support import CeleryProcesses, flushing
+from tests.support import CeleryProcesses
 
 PROJECT = Path(__file__).resolve().parent.parent
 SESSIONS_AT_ONCE = 20
@@ -42,7 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[services_key] = None if any(os.environ.get(name) for name in REQUIRED) else _start_services()
     os.environ["DJANGO_SETTINGS_MODULE"] = "aegis_site.settings"
     django.setup()
-    flushing.install()
 
 
 def _only_hands_out(config: pytest.Config) -> bool:

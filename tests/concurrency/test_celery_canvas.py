@@ -31,7 +31,13 @@ from tests.support.celery_tasks import (
 )
 from tests.support.celery_ways import WORKER, closed, configured
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.concurrency, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.concurrency,
+    pytest.mark.slow,
+    # A second app takes up every shared task of this process; other tests declare some under one name.
+    pytest.mark.filterwarnings("ignore::celery.exceptions.DuplicateTaskNameWarning"),
+]
 
 LIMIT = 30.0  # seconds after which a chord is said to wait for ever
 
