@@ -12,9 +12,10 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from .models import EPOCH, AdvisoryRecord, ClaimRecord, FenceRecord, LeaseRecord
+from .plain_lists import PlainList
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class ReadOnlyAdmin(PlainList):
     """Lists and shows rows to those who may view them; offers nothing that changes one."""
 
     search_fields = ["name"]

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q
 
-from locks import lock_backends
+from locks import InvalidLockBackend, lock_backends
 from locks.base import LeaseInfo, LeaseInfos
 from scheduler.conf import conf
 from scheduler.doctor.bounded import Asked, NotAnswered
@@ -90,7 +90,7 @@ def locks(patience: float = PATIENCE) -> Locks:
     known = set(LockName.objects.filter(name__in={info.name for info in infos}).values_list("name", flat=True))
     held = [_held(info, executions.get(info.lease_id), info.name in known, now) for info in infos]
     shown, silent = {info.lease_id for info in infos}, {one.alias for one in unread}
-    exclusive = {alias for alias in lock_backends.aliases() if alias not in silent and _excludes(alias)}
+    exclusive = {alias for alias in lock_backends.aliases() if alias not in silent and excludes(alias)}
     unlocked = [
         row
         for row in executions.values()
@@ -126,8 +126,12 @@ def _executions(leases: list[UUID]) -> dict[UUID | None, Execution]:
     return {row.lease_id: row for row in wanted.select_related("tick").order_by("-id")[:MOST]}
 
 
-def _excludes(alias: str) -> bool:
-    return lock_backends[alias].exclusive
+def excludes(alias: str) -> bool:
+    """Whether the strategy keeps anybody out; one that cannot be made does, as far as anybody knows."""
+    try:
+        return lock_backends[alias].exclusive
+    except InvalidLockBackend:
+        return True
 
 
 def _held(info: LeaseInfo, execution: Execution | None, known: bool, now: datetime) -> Held:

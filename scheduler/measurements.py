@@ -48,8 +48,8 @@ def load(text: str) -> tuple[MeasuredRun, bool]:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
-    except json.JSONDecodeError as wrong:
+        told = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as wrong:
         raise NotASoak(f"It is not JSON: {wrong}.") from wrong
     if not isinstance(told, dict) or told.get("schema") != SCHEMA:
         schema = told.get("schema") if isinstance(told, dict) else None
@@ -57,13 +57,26 @@ def _read(text: str) -> dict[str, Any]:
     return told
 
 
+def _refuse(word: str) -> None:
+    """NaN and infinity: Python reads them, PostgreSQL stores none in JSON, and no figure is one."""
+    raise ValueError(f"{word} is not a number of JSON")
+
+
 def _run(told: dict[str, Any]) -> dict[str, Any]:
-    strategies = {alias: {name: figures[name] for name in _STRATEGY} for alias, figures in told["strategies"].items()}
+    strategies = {
+        alias: {name: _figure(figures[name]) for name in _STRATEGY} for alias, figures in told["strategies"].items()
+    }
     return {**{name: told[name] for name in _RUN}, "strategies": strategies}
+
+
+def _figure(value: Any) -> float | None:
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
 
 
 def _instant(text: str) -> Any:
     found = parse_datetime(text)
-    if found is None or found.tzinfo is None:
+    if found is None or found.tzinfo is None or not 2000 < found.year < 9000:
         raise NotASoak(f'"at" is {text!r}, which is not an instant with a zone.')
     return found

@@ -23,7 +23,7 @@ from scheduler.limits import TooOften, admit
 from scheduler.models import LockRelease
 from scheduler.signals import lock_force_released
 
-__all__ = ["NAMELESS", "SESSION_BOUND", "StoreUnreachable", "TooOften", "look", "release"]
+__all__ = ["NAMELESS", "SESSION_BOUND", "StoreUnreachable", "TooOften", "look", "refuse_unknown", "release"]
 
 logger = logging.getLogger("aegis.releasing")
 
@@ -54,6 +54,13 @@ def look(alias: str, name: str) -> LeaseInfo | None:
         raise StoreUnreachable(str(why)) from why
 
 
+def refuse_unknown(alias: str) -> None:
+    """Raises ``Refused`` for an alias that LOCKS has not."""
+    known = sorted(lock_backends.aliases())
+    if alias not in known:
+        raise Refused(f"There is no strategy {alias!r}. LOCKS defines {', '.join(known)}.")
+
+
 def release(
     alias: str, name: str, lease_id: UUID, *, why: str, who: Who, seen: LeaseInfo | None = None
 ) -> LockRelease:
@@ -67,8 +74,7 @@ def release(
         raise Refused("A release needs a reason; it is kept with who did it.")
     if len(why) > 500:
         raise Refused(f"The reason has {len(why)} characters; at most 500 are kept. Shorten it.")
-    if alias not in lock_backends.aliases():
-        raise Refused(f"There is no strategy {alias!r}. LOCKS defines {', '.join(sorted(lock_backends.aliases()))}.")
+    refuse_unknown(alias)
     row = _recorded(alias, name, lease_id, why, who, seen)
     result, detail = _asked(alias, name, lease_id)
     settled = LockRelease.objects.filter(pk=row.pk, result=Result.UNKNOWN).update(result=result, detail=detail[:500])

@@ -11,6 +11,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.db import models
 from django.http import HttpRequest
 
+from locks.plain_lists import PlainList
 from scheduler.models import Instance, LockName, LockRelease, ScheduleChange
 
 # The glossary's words for columns that are named for the code.
@@ -74,7 +75,7 @@ class FactList(ChangeList):
             self.date_hierarchy = None
 
 
-class FactAdmin(admin.ModelAdmin):
+class FactAdmin(PlainList):
     """No add, change or delete; no count over millions of rows."""
 
     show_full_result_count = False

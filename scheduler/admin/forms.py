@@ -31,9 +31,11 @@ _FORM_FIELDS = {
 def _can_be_stored(value: Any) -> bool:
     """Whether PostgreSQL takes what Python's parser took for JSON."""
     try:
-        return "\\u0000" not in json.dumps(value, allow_nan=False).replace("\\\\", "")
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()  # half of a surrogate pair is refused here
     except ValueError:
         return False
+    return "\\u0000" not in text.replace("\\\\", "")
 
 
 class ScheduleForm(forms.ModelForm):
@@ -138,7 +140,9 @@ class ScheduleForm(forms.ModelForm):
         if not isinstance(value, kind):
             raise ValidationError(f"This must be {wanted}; you gave {json.dumps(value)}.")
         if not _can_be_stored(value):
-            raise ValidationError("NaN, infinity and the character NUL cannot be stored; write null, or a text.")
+            raise ValidationError(
+                "NaN, infinity, the character NUL and half a surrogate pair cannot be stored; write null, or a text."
+            )
         return value
 
     def clean_lock_name(self) -> str:

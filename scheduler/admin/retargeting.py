@@ -19,6 +19,7 @@ from scheduler.admin.verbs import Row, Verb, names
 from scheduler.changes import Refused
 from scheduler.dashboard.dialog import ReasonForm
 from scheduler.dashboard.schedule_facts import Facts, facts_of
+from scheduler.held import excludes
 from scheduler.models import Execution, LockName, Schedule, Tick
 from scheduler.retargeting import retarget, ttl_problem
 from scheduler.states import OPEN_TICKS
@@ -167,7 +168,7 @@ def _near(schedule: Schedule, to: str, facts: Facts | None) -> list[str]:
 
 def _store(to: str) -> str:
     """Whether the store of the new strategy answers; one that holds nothing has none."""
-    if not lock_backends[to].exclusive:
+    if not excludes(to):
         return ""
     try:
         releasing.look(to, "aegis.store-check")

@@ -8,13 +8,13 @@ from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
-from locks import lock_backends
 from scheduler import releasing
 from scheduler.admin.running import RanMixin
 from scheduler.dashboard import dialog, schedule_page
 from scheduler.dashboard.header import header
 from scheduler.dashboard.links import lists_of
 from scheduler.dashboard.params import Link
+from scheduler.held import excludes
 from scheduler.models import Schedule
 from scheduler.notes import noted
 
@@ -76,7 +76,7 @@ class SchedulePageMixin(RanMixin):
 
 def _lock(alias: str, name: str) -> str:
     """Whether it is held, by its store."""
-    if alias in lock_backends.aliases() and not lock_backends[alias].exclusive:
+    if not excludes(alias):
         return "no lock: this strategy holds nothing"
     try:
         info = releasing.look(alias, name)

@@ -52,9 +52,13 @@ ON CONFLICT (rule, subject) WHERE state <> 'closed' DO UPDATE SET
     state = CASE WHEN alert.state = 'muted' AND alert.muted_until <= clock_timestamp()
         THEN 'open' ELSE alert.state END
 """
+# in: rule, subjects that this look found, when it began. What somebody else has seen since then goes on:
+#
+#   look 1: finds nothing                          look 2: finds it, opens it, tells it
+#   look 1: closes what it did not find; without the guard look 3 would open and tell the same once more
 _CLOSE = """
 UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
-WHERE rule = %(rule)s AND state <> 'closed' AND NOT subject = ANY(%(subjects)s)
+WHERE rule = %(rule)s AND state <> 'closed' AND NOT subject = ANY(%(subjects)s) AND last_seen < %(began)s
 """
 _OFF = """
 UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
@@ -118,7 +122,7 @@ def _look_at(rule: Rule, threshold: float, now: datetime, troubles: dict[str, st
         seen = list(rule.find(now, threshold))
         for one in seen:
             _run(_SEE, _row(rule, one))
-        _run(_CLOSE, {"rule": rule.key, "subjects": [_subject(one) for one in seen]})
+        _run(_CLOSE, {"rule": rule.key, "subjects": [_subject(one) for one in seen], "began": now})
     except Exception as trouble:  # whatever a store raises; the other rules are looked at all the same
         troubles[rule.key] = storable(describe(trouble), 300)
         logger.warning("rule %s could not be looked at: %s", rule.key, troubles[rule.key])

@@ -69,6 +69,7 @@ def _release(
 ) -> int:
     try:
         validate_name(name)
+        releasing.refuse_unknown(alias)
         seen = releasing.look(alias, name)
         row = releasing.release(alias, name, lease, why=reason, who=who_commands(by), seen=seen)
     except (Refused, ValueError) as refusal:

@@ -9,13 +9,11 @@ from typing import Any
 from uuid import uuid4
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
 
 from scheduler import running
 from scheduler.changes import Refused
 from scheduler.cli._named import named
 from scheduler.cli._operate import who_commands
-from scheduler.exceptions import LedgerUnavailable
 from scheduler.models import Tick
 from scheduler.states import TickOutcome
 
@@ -66,8 +64,6 @@ def run(
         standing = _wait(tick, wait)
     except Refused as refusal:
         raise CommandError(f"{name}: {refusal}", returncode=2) from refusal
-    except (LedgerUnavailable, DatabaseError) as trouble:
-        raise CommandError(f"{name}: the database does not answer: {trouble}", returncode=UNAVAILABLE) from trouble
     status = _STATUS.get(TickOutcome(tick.outcome), FAILED) if standing.over else HELD
     if format == "json":
         command.stdout.write(json.dumps(_json(tick, standing, status), indent=2))

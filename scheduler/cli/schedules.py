@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from scheduler.cli import _operate
@@ -73,7 +73,10 @@ def _list() -> list[dict[str, Any]]:
 def _next(name: str | None, count: int) -> list[dict[str, Any]]:
     """By the engine that fires: the same answer as the form's preview and the ticker."""
     schedule = named(name)
-    runs = schedule.recurrence().preview(timezone.now(), count)
+    try:
+        runs = schedule.recurrence().preview(timezone.now(), count)
+    except ValueError as problem:
+        raise CommandError(f"{schedule.name}: {problem}", returncode=1) from problem
     rows = [{"utc": run.at.isoformat(), "local": run.local_text, "note": run.note} for run in runs]
     if schedule.jitter_seconds:
         for row, run in zip(rows, runs, strict=True):

@@ -7,8 +7,7 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.core.management.base import BaseCommand
 
 from scheduler import held
 from scheduler.cli._table import table
@@ -26,11 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(command: BaseCommand, *, format: str, **_: Any) -> int:
-    try:
-        strip, found, locks = header(), overview(), held.locks()
-    except DatabaseError as trouble:
-        said = str(trouble).splitlines()[0] if str(trouble) else type(trouble).__name__
-        raise CommandError(f"The database does not answer: {said}", returncode=UNAVAILABLE) from trouble
+    strip, found, locks = header(), overview(), held.locks()
     status = UNAVAILABLE if locks.unread else 0
     if format == "json":
         command.stdout.write(json.dumps(_json(strip, found, locks, status), indent=2))

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import InterfaceError, OperationalError
 
 from scheduler.cli import verbs
+from scheduler.error_text import storable
+from scheduler.exceptions import LedgerUnavailable
+
+UNAVAILABLE = 69
 
 
 class Command(BaseCommand):
@@ -23,6 +28,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """Run the verb; a status other than 0 becomes the exit status."""
-        status = verbs()[verb].run(self, **options)
+        try:
+            status = verbs()[verb].run(self, **options)
+        except (OperationalError, InterfaceError, LedgerUnavailable) as trouble:
+            said = storable((str(trouble).splitlines() or [""])[0] or type(trouble).__name__, 300)
+            raise CommandError(f"The database does not answer: {said}", returncode=UNAVAILABLE) from trouble
         if status:
             raise CommandError(f"aegis {verb} ended with status {status}.", returncode=status)
