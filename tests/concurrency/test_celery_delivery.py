@@ -116,7 +116,8 @@ def test_the_broker_is_lost_in_mid_body_and_celery_cancels_the_body(
     cut = execution_of(tick, ExecutionState.FAILED)
     assert cut.pk == running.pk and "told to end" in cut.reason and "SystemExit" in cut.error
     again = execution_of(tick, ExecutionState.EXECUTED, timeout=15)  # although the TTL is 20 s
-    assert again.attempt == (2 if guarded else 1) and bodies(tick) == 2 and worker.running
+    assert again.attempt == (2 if guarded else 1) and worker.running
+    assert bodies(tick) == 2 or (bodies(tick) > 2 and not guarded)  # without the guard each copy is run
     assert closed(tick).outcome == ("executed" if guarded else "failed")
 
 

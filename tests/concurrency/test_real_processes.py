@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from scheduler.models import Execution, Instance, Schedule, Tick
 from scheduler.models.tick import Delivery
 from scheduler.states import ExecutionState, TickState
 from tests.support import CeleryProcesses, wait_until
-from tests.support.engine import make_schedule
+from tests.support.engine import database_now, make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -140,6 +141,8 @@ def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
     points.mkdir()
     (points / "after-mint").write_text("kill")
     make_schedule("digest", every_seconds=5, task=DIGEST)  # apart, so that none is in the way of another
+    past = database_now() - timedelta(seconds=1)  # due in the first pass, which is the one that is killed
+    Schedule.objects.update(next_fire_at=past, activated_at=past - timedelta(hours=1))
     celery_processes.worker()
     doomed = celery_processes.beat(env={"AEGIS_FAILPOINTS": str(points)})
     wait_until(lambda: not doomed.running, timeout=30, message="the beat was killed after its commit")
