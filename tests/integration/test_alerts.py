@@ -206,6 +206,28 @@ def test_looks_at_the_same_time_open_one_alert_and_tell_once() -> None:
     assert alert.deliveries.filter(channel="log").count() == 1
 
 
+def test_a_slow_look_closes_nothing_that_another_has_seen_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began before the condition did, and comes to its end after the other has told it."""
+    a_beat()
+    schedule, real, calls = make_schedule("report"), rules.RULES["missed"], []
+
+    def slow(now: Any, threshold: float) -> Iterator[rules.Seen]:
+        calls.append(now)
+        if len(calls) > 1:
+            return real.find(now, threshold)
+        missed(schedule)
+        assert look("the other", every=0) is not None
+        return iter(())
+
+    monkeypatch.setitem(rules.RULES, "missed", rules.Rule(key="missed", title="Missed", find=slow))
+    look("the slow one", every=0)
+    look("the next", every=0)
+    alert = Alert.objects.get(rule="missed")
+    assert alert.state == "open"
+    assert alert.deliveries.filter(channel="log").count() == 1
+    assert len(calls) == 3
+
+
 def test_the_schema_refuses_a_second_open_alert() -> None:
     Alert.objects.create(rule="missed", subject="x", message="m")
     with pytest.raises(IntegrityError, match="aegis_alert_one_not_closed"):

@@ -14,6 +14,7 @@ from aegis_site.demo.fleet import FleetError, free_port
 from scheduler.jitter import delay
 from scheduler.minting import mint
 from scheduler.models import LockName, Schedule, ScheduleChange, Tick
+from tests.support import CeleryProcesses
 from tests.support.engine import make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,6 +34,28 @@ def test_next_names_the_runs_that_the_ticker_will_store() -> None:
     schedule.refresh_from_db()
     assert schedule.next_fire_at is not None
     assert rows[0]["utc"] == schedule.next_fire_at.isoformat()
+
+
+def test_next_of_a_broken_row_says_what_is_wrong() -> None:
+    make_schedule("broken", every_seconds=60)
+    Schedule.objects.update(every_seconds=None, cron_expression="61 * * * *")
+    with pytest.raises(CommandError, match=r"broken: .*61") as refused:
+        said("schedules", "next", "broken")
+    assert refused.value.returncode == 1
+
+
+def test_every_verb_that_needs_the_database_says_that_it_is_away(celery_processes: CeleryProcesses) -> None:
+    away = {"DATABASE_URL": "postgres://aegis:hunter2@127.0.0.1:1/aegis"}
+    asked = ["locks list", "schedules list", "matrix list", "status", "alerts list", "export executions", "roles"]
+    started = {
+        verb: celery_processes.python(verb.replace(" ", "-"), "manage.py", "aegis", *verb.split(), env=away)
+        for verb in asked
+    }
+    for verb, process in started.items():
+        status, log = process.wait(60), process.log.read_text()
+        assert status == 69, (verb, log)
+        assert "The database does not answer: " in log and "Traceback" not in log, (verb, log)
+        assert "hunter2" not in log
 
 
 def test_next_says_how_much_later_each_run_is_published() -> None:

@@ -336,6 +336,9 @@ def test_the_command_lists_and_releases(take: Callable[..., Lease]) -> None:
     with pytest.raises(CommandError) as moved:
         said(*asked, "--lease", str(uuid.uuid4()))
     assert moved.value.returncode == 1 and str(lease.lease_id) in str(moved.value)
+    with pytest.raises(CommandError, match="There is no strategy 'nosuch'") as unknown:
+        said("locks", "release", "billing", "--alias", "nosuch", "--reason", "x", "--lease", str(lease.lease_id))
+    assert unknown.value.returncode == 1
     assert "Released: billing" in said(*asked, "--lease", str(lease.lease_id))
     with pytest.raises(CommandError) as free:
         said(*asked, "--lease", str(lease.lease_id))

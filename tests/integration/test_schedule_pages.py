@@ -189,6 +189,18 @@ def test_the_page_of_a_schedule(viewer: Client) -> None:
     assert page.count('<details class="aegis-details">') == 1 and "style=" not in page[page.index('id="main"') :]
 
 
+def test_a_strategy_that_cannot_be_made_is_not_known_to_hold(client: Client, settings: Any) -> None:
+    settings.LOCKS = {**settings.LOCKS, "sick": {"BACKEND": "no.such.Backend"}}
+    schedule = make_schedule("report", alias="sick")
+    client.force_login(User.objects.create_superuser("root"))
+    assert "not known whether the lock is held" in html(client.get(f"/admin/aegis_scheduler/schedule/{schedule.pk}/"))
+    asked = client.get(f"/admin/aegis_scheduler/schedule/strategy/?schedule={schedule.pk}&to=sick")
+    assert asked.status_code == 200
+    other = make_schedule("other", alias="redis")
+    asked = client.get(f"/admin/aegis_scheduler/schedule/strategy/?schedule={other.pk}&to=sick")
+    assert "unreachable" in html(asked)
+
+
 def test_a_schedule_without_a_tick_says_what_comes_next(viewer: Client) -> None:
     schedule = make_schedule("billing", every_seconds=60)
     shown = text(html(viewer.get(reverse(PAGE, args=[schedule.pk]))))

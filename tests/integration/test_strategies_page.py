@@ -135,9 +135,13 @@ def test_a_file_is_stored_once_and_listed(tmp_path: Path) -> None:
     ("told", "why"),
     [
         ("{", "It is not JSON"),
+        ("[" * 100_000, "It is not JSON"),
+        ('{"schema": NaN}', "NaN is not a number of JSON"),
         ("[]", "is None, not"),
         ({"schema": "x"}, "is 'x', not 'aegis.soak.1'"),
         (soak(at="yesterday"), "not an instant"),
+        (soak(at="9999-12-31T23:59:59-12:00"), "not an instant"),
+        (soak(strategies={"redis": {"ticks": "many", "takeovers": 0, "takeover_p99_s": None}}), "wrong kind"),
         (soak(cells=[{"missed": "many"}]), "wrong kind"),
         ({k: v for k, v in soak().items() if k != "seed"}, "missing or of a wrong kind: 'seed'"),
     ],
