@@ -12,24 +12,15 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from .models import EPOCH, AdvisoryRecord, ClaimRecord, FenceRecord, LeaseRecord
-from .plain_lists import PlainList
+from .plain_lists import ReadOnlyList
 
 
-class ReadOnlyAdmin(PlainList):
+class ReadOnlyAdmin(ReadOnlyList):
     """Lists and shows rows to those who may view them; offers nothing that changes one."""
 
     search_fields = ["name"]
     list_per_page = 50
     show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 class HeldAdmin(ReadOnlyAdmin):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
@@ -19,3 +21,16 @@ class PlainList(admin.ModelAdmin):  # type: ignore[type-arg]
         if any("\x00" in text for key in request.GET for text in (key, *request.GET.getlist(key))):
             raise IncorrectLookupParameters
         return super().get_changelist_instance(request)
+
+
+class ReadOnlyList(PlainList):
+    """Rows can be looked at by those who may, and nobody adds, changes or deletes one here."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

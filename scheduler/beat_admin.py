@@ -12,8 +12,8 @@ from django.apps import apps
 from django.contrib import admin
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
-from django.http import HttpRequest
 
+from locks.plain_lists import ReadOnlyList
 from scheduler.conf import conf
 
 APP = "django_celery_beat"
@@ -23,19 +23,10 @@ HIDE, READONLY, KEEP = CHOICES = ("hide", "readonly", "keep")
 _PLAIN: dict[str, Any] = {"change_form_template": None, "change_list_template": None}
 
 
-class ReadOnly(admin.ModelAdmin):
+class ReadOnly(ReadOnlyList):
     """In front of an admin class of another app: its pages can be read, and nothing else."""
 
     actions = None  # there is none, not even for a request that names one
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 def take_over(site: admin.AdminSite | None = None) -> None:

@@ -11,7 +11,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.db import models
 from django.http import HttpRequest
 
-from locks.plain_lists import PlainList
+from locks.plain_lists import ReadOnlyList
 from scheduler.models import Instance, LockName, LockRelease, ScheduleChange
 
 # The glossary's words for columns that are named for the code.
@@ -75,7 +75,7 @@ class FactList(ChangeList):
             self.date_hierarchy = None
 
 
-class FactAdmin(PlainList):
+class FactAdmin(ReadOnlyList):
     """No add, change or delete; no count over millions of rows."""
 
     show_full_result_count = False
@@ -93,15 +93,6 @@ class FactAdmin(PlainList):
     def _field(field: Any) -> Any:
         plain = field.name in WORDS or isinstance(field, (models.DateTimeField, models.FloatField))
         return shown(field.name, boolean=isinstance(field, models.BooleanField)) if plain else field.name
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(LockName)

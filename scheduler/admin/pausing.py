@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from scheduler.admin.verbs import Row, Verb, counted, names
 from scheduler.charts.scale import duration_words
-from scheduler.dashboard.dialog import ReasonForm
+from scheduler.dashboard.dialog import OptionalReasonForm, ReasonForm
 from scheduler.models import Schedule
 from scheduler.pausing import pause, resume
 from scheduler.running import inside
@@ -73,20 +73,11 @@ class PauseVerb(Verb):
         return counted("%(n)d schedule was paused.", "%(n)d schedules were paused.", len(done))
 
 
-class ResumeForm(ReasonForm):
-    """A reason is welcome, not asked for."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["reason"].required = False
-        self.fields["reason"].label = "Reason (optional)"
-
-
 class ResumeVerb(Verb):
     name = "resume"
     permission = "pause_schedule"
     label = "Resume…"
-    form: ClassVar[type[forms.Form]] = ResumeForm
+    form: ClassVar[type[forms.Form]] = OptionalReasonForm
     notes = ("Nothing is run for the time of the pause.",)
 
     def title(self, schedules: Sequence[Schedule]) -> str:

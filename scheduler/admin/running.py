@@ -23,7 +23,7 @@ from scheduler.models import Schedule, Tick
 from scheduler.models.tick import Overlap
 
 
-class RunForm(dialog.ReasonForm):
+class RunForm(dialog.OptionalReasonForm):
     """``key`` is new with each form: sent twice, it asks for one run."""
 
     key = forms.UUIDField(widget=forms.HiddenInput)
@@ -40,8 +40,6 @@ class RunForm(dialog.ReasonForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["reason"].required = False
-        self.fields["reason"].label = "Reason (optional)"
         self.fields["key"].initial = uuid4
 
 

@@ -27,6 +27,15 @@ class ReasonForm(forms.Form):
     )
 
 
+class OptionalReasonForm(ReasonForm):
+    """A reason is welcome, not asked for."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].required = False
+        self.fields["reason"].label = "Reason (optional)"
+
+
 def render(
     site_admin: admin.ModelAdmin, request: HttpRequest, template: str, status: int = 200, **context: Any
 ) -> HttpResponse:

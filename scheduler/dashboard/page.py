@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
@@ -16,6 +15,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
+from locks.plain_lists import ReadOnlyList
 from scheduler.dashboard import live
 from scheduler.dashboard.params import Link, Params
 from scheduler.models import Alert, Dashboard, FailureMatrix, Locks, Strategies, Timeline, Workers
@@ -24,7 +24,7 @@ from scheduler.models import Alert, Dashboard, FailureMatrix, Locks, Strategies,
 PAGES: tuple[type[Model], ...] = (Dashboard, Timeline, Strategies, FailureMatrix, Locks, Workers, Alert)
 
 
-class PageAdmin(admin.ModelAdmin):
+class PageAdmin(ReadOnlyList):
     """A read-only page and its data, for those who have its permission only."""
 
     permission: ClassVar[str] = "aegis_scheduler.view_dashboard"
@@ -37,15 +37,6 @@ class PageAdmin(admin.ModelAdmin):
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def get_urls(self) -> list[URLPattern]:
         """The page and its data instead of a model's list and forms: there is no table behind it."""

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.backends import free_names
 from tests.support.quorum import await_votes
+
+
+@pytest.fixture(autouse=True)
+def plain_http(settings: Any) -> None:
+    """A test client speaks http, which the site answers with a redirect."""
+    settings.SECURE_SSL_REDIRECT = False
 
 
 @pytest.fixture(autouse=True)

@@ -22,11 +22,6 @@ ADD = "admin:aegis_scheduler_schedule_add"
 CHANGE = "admin:aegis_scheduler_schedule_change"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def boss(client: Client) -> Client:
     client.force_login(User.objects.create_superuser("boss"))

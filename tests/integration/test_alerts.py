@@ -40,11 +40,6 @@ LIST = "admin:aegis_scheduler_alert_changelist"
 RULES_PAGE = "admin:aegis_scheduler_alert_rules"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def handler(client: Client) -> Client:
     client.force_login(staff("view_alert", "change_alert"))

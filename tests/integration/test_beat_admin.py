@@ -20,11 +20,6 @@ LIST = "admin:django_celery_beat_periodictask_changelist"
 FORM = "admin:django_celery_beat_periodictask_change"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def task() -> PeriodicTask:
     every = IntervalSchedule.objects.create(every=1, period="hours")

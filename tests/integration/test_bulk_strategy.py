@@ -13,16 +13,17 @@ from scheduler.models import Execution, LockName, Schedule, ScheduleChange, Tick
 from scheduler.runner import run
 from tests.integration.test_schedule_pages import ran
 from tests.integration.test_ticker import due_schedule
-from tests.integration.test_verbs import HOSTILE, address, choose, do, person, plain_http, text  # noqa: F401
+from tests.integration.test_verbs import HOSTILE, address, choose, do, text
 from tests.support import wait_until
 from tests.support.engine import delivery_of, make_schedule, make_tick
+from tests.support.pages import staff
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
 def changer(client: Client) -> Client:
-    client.force_login(person("carl", "view_schedule", "change_strategy"))
+    client.force_login(staff("carl", "view_schedule", "change_strategy"))
     return client
 
 
@@ -130,7 +131,7 @@ def test_schedules_of_one_name_change_together_once(changer: Client) -> None:
 
 def test_it_needs_its_permission(client: Client) -> None:
     schedule = make_schedule("billing", every_seconds=60)
-    client.force_login(person("eve", "view_schedule", "change_schedule", "run_schedule", "pause_schedule"))
+    client.force_login(staff("eve", "view_schedule", "change_schedule", "run_schedule", "pause_schedule"))
     assert client.get(address("strategy"), {"schedule": schedule.pk}).status_code == 403
     assert do(client, "strategy", schedule, to="none", apply="now", sure="on", reason="r").status_code == 403
     assert wanted() == {"billing": "database"}

@@ -19,7 +19,7 @@ from scheduler.pausing import switch
 from scheduler.runner import run
 from scheduler.states import ExecutionState, TickState
 from scheduler.ticker import Ticker
-from tests.integration.test_admin import ADD, CHANGE, boss, filled, plain_http, problems  # noqa: F401
+from tests.integration.test_admin import ADD, CHANGE, boss, filled, problems  # noqa: F401
 from tests.integration.test_runner import nothing
 from tests.integration.test_ticker import QUEUE, due_schedule, empty_queue  # noqa: F401
 from tests.support import wait_until

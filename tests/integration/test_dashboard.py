@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from io import StringIO
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 import pytest
-from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
@@ -23,13 +21,13 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from scheduler.dashboard import rows, tries
-from scheduler.models import Dashboard, Execution, Instance, Schedule, ScheduleChange, Tick
-from tests.support.engine import database_now, make_schedule, make_tick
+from scheduler.models import Dashboard, Execution, Schedule, ScheduleChange, Tick
+from tests.support import pages
+from tests.support.engine import database_now, make_schedule
+from tests.support.pages import AT, NOON, alive, moment, refused, staff, ticked, url, words
 
 pytestmark = pytest.mark.django_db
 
-NOON = datetime(2027, 3, 27, 12, tzinfo=UTC)
-AT = "2027-03-27T12:00:00Z"
 TITLES = {
     "dashboard": "Overview",
     "timeline": "Timeline",
@@ -41,23 +39,10 @@ PAGES = tuple(f"{name}_{view}" for name in TITLES for view in ("changelist", "da
 HOSTILE = "<script>alert('&')</script>"
 SECRET = "hunter2"  # what a task was given, and what it raised
 
+ran = partial(pages.ran, error=SECRET)
+
 # A page's queries, whatever it shows: session and user, the page's own, and a few to spare.
 MOST_QUERIES = 30
-
-
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
-def url(page: str, **params: object) -> str:
-    return f"{reverse(f'admin:aegis_scheduler_{page}')}?{urlencode(params)}"
-
-
-def staff(name: str, *codenames: str) -> User:
-    user = User.objects.create_user(name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-    return user
 
 
 @pytest.fixture
@@ -85,42 +70,6 @@ def data(viewer: Client) -> Callable[..., dict[str, Any]]:
     return fetch
 
 
-def ticked(schedule: Schedule, at: float = 0.0, **fields: Any) -> Tick:
-    """A tick that is over, ``at`` seconds from noon."""
-    return make_tick(schedule, **{"fire_time": moment(at), "state": "closed", "outcome": "executed", **fields})
-
-
-def moment(seconds: float) -> datetime:
-    return NOON + timedelta(seconds=seconds)
-
-
-def ran(tick: Tick, worker: str, start: float, end: float | None, **fields: Any) -> Execution:
-    """A body, from ``start`` to ``end`` seconds from noon; None: it runs."""
-    known: dict[str, Any] = {
-        "tick": tick, "guarded": tick.once_per_tick, "lock_name": tick.lock_name, "lock_alias": tick.lock_alias,
-        "lease_id": uuid.uuid4(), "worker": worker, "pid": 7, "began": True, "recorded_at": moment(start),
-        "started_at": moment(start), "heartbeat_at": moment(start), "error": SECRET,
-    }  # fmt: skip
-    if end is None:
-        return Execution.objects.create(**{**known, "state": "running", **fields})
-    ended = {"state": "executed", "ended_at": moment(end), "ran": end - start}
-    return Execution.objects.create(**{**known, **ended, **fields})
-
-
-def refused(tick: Tick, worker: str, at: float, state: str = "prevented", **fields: Any) -> Execution:
-    return Execution.objects.create(
-        tick=tick, guarded=tick.once_per_tick, lock_name=tick.lock_name, lock_alias=tick.lock_alias, state=state,
-        worker=worker, recorded_at=moment(at), reason="the name is held by another", **fields,
-    )  # fmt: skip
-
-
-def alive(name: str, kind: str = "worker", *, since: float = -3600, until: float = 0.0, **fields: Any) -> None:
-    """An instance whose start and last heartbeat are seconds from noon."""
-    Instance.objects.create(
-        kind=kind, name=name, host="h", pid=7, started_at=moment(since), heartbeat_at=moment(until), **fields
-    )
-
-
 def collide() -> tuple[Execution, Execution]:
     """Two bodies of one unguarded tick, inside at once without a lock; and a clean schedule beside them."""
     bad = make_schedule("baseline", alias="none", once_per_tick=False, kwargs={"password": SECRET})
@@ -132,11 +81,6 @@ def collide() -> tuple[Execution, Execution]:
     refused(clean, "worker2", -29.5, holder=holder)
     refused(clean, "worker2", -29, "duplicate")
     return first, second
-
-
-def words(html: str) -> str:
-    """The page's text, as far as it can be read."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
 
 # Who may see them

@@ -26,11 +26,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LIST = "admin:aegis_scheduler_execution_changelist"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def exporter(client: Client) -> Client:
     client.force_login(staff("view_execution", "view_tick", "export_execution"))

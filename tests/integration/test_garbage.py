@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.contrib import admin
 from django.contrib.auth import get_user_model
@@ -39,8 +37,7 @@ def addresses(model: type[Model]) -> list[str]:
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda model: model._meta.model_name)
-def test_no_parameter_is_an_error_of_the_server(model: type[Model], settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
+def test_no_parameter_is_an_error_of_the_server(model: type[Model]) -> None:
     client = Client()
     client.force_login(get_user_model()._default_manager.create_superuser("root", "", "x"))
     make_tick(make_schedule("one"))

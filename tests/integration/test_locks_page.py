@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
@@ -28,6 +28,7 @@ from scheduler.changes import Refused
 from scheduler.models import Execution, LockRelease
 from scheduler.signals import lock_force_released
 from tests.support.engine import database_now, make_schedule, make_tick
+from tests.support.pages import staff
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,20 +36,9 @@ LEASES = ("database", "optimistic", "advisory", "row_lock", "redis", "redlock")
 HOSTILE = "<script>alert('&')</script>"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
-def person(name: str, *codenames: str) -> User:
-    user = User.objects.create_user(name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-    return user
-
-
 @pytest.fixture
 def operator(client: Client) -> Client:
-    client.force_login(person("olga", "view_lock", "release_lock"))
+    client.force_login(staff("olga", "view_lock", "release_lock"))
     return client
 
 
@@ -241,7 +231,7 @@ def test_an_incomplete_request_releases_nothing(
 def test_without_both_permissions_nothing_can_be_released(
     client: Client, take: Callable[..., Lease], codenames: tuple[str, ...]
 ) -> None:
-    client.force_login(person("eve", *codenames))
+    client.force_login(staff("eve", *codenames))
     lease = take("redis")
     assert client.get(url(lease)).status_code == 403
     assert post(client, lease).status_code == 403
@@ -254,7 +244,7 @@ def test_without_both_permissions_nothing_can_be_released(
 
 def test_a_request_without_the_token_of_the_form_is_refused(take: Callable[..., Lease]) -> None:
     client = Client(enforce_csrf_checks=True)
-    client.force_login(person("olga", "view_lock", "release_lock"))
+    client.force_login(staff("olga", "view_lock", "release_lock"))
     lease = take("redis")
     assert post(client, lease).status_code == 403
     assert lock_backends["redis"].inspect("billing") is not None

@@ -23,11 +23,6 @@ from tests.support.pages import AT, NOON, alive, moment, ran, refused, staff, ti
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def viewer(client: Client) -> Client:
     client.force_login(staff("viewer", "view_dashboard", "view_tick", "view_execution", "view_schedule"))

@@ -24,11 +24,6 @@ PAGES = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def administrator(client: Client) -> Client:
     client.force_login(User.objects.create_superuser("admin", "a@example.com", "x"))

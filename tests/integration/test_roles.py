@@ -65,11 +65,6 @@ def test_every_address_is_in_the_table() -> None:
     assert known == {rule.name for rule in RULES}
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 class World(NamedTuple):
     """One row of each kind, and what a POST to an address holds."""
 

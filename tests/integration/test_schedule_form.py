@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from scheduler.models import Instance, LockName, Schedule
-from tests.integration.test_admin import ADD, CHANGE, boss, filled, plain_http, problems  # noqa: F401
+from tests.integration.test_admin import ADD, CHANGE, boss, filled, problems  # noqa: F401
 from tests.integration.test_schedule_pages import ran
 from tests.support.engine import database_now, make_schedule
 

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -19,6 +19,7 @@ from django.urls import reverse
 from scheduler.models import Execution, Schedule, Tick
 from scheduler.pausing import pause, switch
 from tests.support.engine import database_now, make_schedule, make_tick
+from tests.support.pages import staff
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,20 +28,9 @@ PAGE = "admin:aegis_scheduler_schedule_page"
 HOSTILE = "<script>alert('&')</script>"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
-def person(name: str, *codenames: str) -> User:
-    user = User.objects.create_user(name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-    return user
-
-
 @pytest.fixture
 def viewer(client: Client) -> Client:
-    client.force_login(person("vera", "view_schedule"))
+    client.force_login(staff("vera", "view_schedule"))
     return client
 
 
@@ -230,7 +220,7 @@ def test_the_page_asks_as_much_for_many_ticks_as_for_one(viewer: Client) -> None
 
 def test_buttons_follow_the_permissions_and_the_pause(client: Client) -> None:
     schedule = make_schedule("billing", every_seconds=60)
-    client.force_login(person("olga", "view_schedule", "run_schedule", "pause_schedule", "change_schedule"))
+    client.force_login(staff("olga", "view_schedule", "run_schedule", "pause_schedule", "change_schedule"))
     shown = text(html(client.get(reverse(PAGE, args=[schedule.pk]))))
     assert all(word in shown for word in ("Run now", "Pause…", "Edit")) and "Resume" not in shown
     pause("billing", why=HOSTILE, who="ada")
@@ -245,10 +235,10 @@ def test_who_may_see_it(client: Client) -> None:
     pages = [reverse(PAGE, args=[schedule.pk]), reverse("admin:aegis_scheduler_schedule_data", args=[schedule.pk])]
     for page in pages:
         assert client.get(page).status_code == 302
-    client.force_login(person("eve", "view_dashboard", "run_schedule"))
+    client.force_login(staff("eve", "view_dashboard", "run_schedule"))
     for page in pages:
         assert client.get(page).status_code == 403
-    client.force_login(person("vera", "view_schedule"))
+    client.force_login(staff("vera", "view_schedule"))
     for page in pages:
         assert client.post(page).status_code == 405
         assert client.get(page.replace(str(schedule.pk), "999999")).status_code == 404

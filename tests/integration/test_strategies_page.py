@@ -23,11 +23,6 @@ from tests.support.pages import AT, ran, staff, ticked, url, words
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def page(client: Client) -> Callable[..., str]:
     client.force_login(staff("viewer", "view_dashboard"))

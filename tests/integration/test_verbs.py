@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import Client
@@ -26,6 +26,7 @@ from scheduler.states import ExecutionState
 from scheduler.ticker import Ticker
 from tests.integration.test_runner import nothing
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
+from tests.support.pages import staff
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,20 +34,9 @@ LIST = "admin:aegis_scheduler_schedule_changelist"
 HOSTILE = "<script>alert('&')</script>"
 
 
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
-def person(name: str, *codenames: str) -> User:
-    user = User.objects.create_user(name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-    return user
-
-
 @pytest.fixture
 def operator(client: Client) -> Client:
-    client.force_login(person("olga", "view_schedule", "pause_schedule", "run_schedule", "view_execution"))
+    client.force_login(staff("olga", "view_schedule", "pause_schedule", "run_schedule", "view_execution"))
     return client
 
 
@@ -115,13 +105,13 @@ def test_a_verb_needs_its_permission_the_view_and_a_token(client: Client, verb: 
     schedule = make_schedule("one")
     given = {"reason": "r", "key": uuid4()}
     for codenames in (("change_schedule",), ("run_schedule", "pause_schedule")):
-        client.force_login(person("-".join(codenames), *codenames))
+        client.force_login(staff("-".join(codenames), *codenames))
         assert client.get(address(verb), {"schedule": schedule.pk}).status_code == 403
         assert do(client, verb, schedule, **given).status_code == 403
     careful = Client(enforce_csrf_checks=True)
     careful.force_login(User.objects.create_superuser("root"))
     assert do(careful, verb, schedule, **given).status_code == 403
-    client.force_login(person("viewer", "view_schedule"))
+    client.force_login(staff("viewer", "view_schedule"))
     assert "pause_selected" not in client.get(reverse(LIST)).content.decode()
     choose(client, verb, schedule)
     schedule.refresh_from_db()

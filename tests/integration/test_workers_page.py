@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -15,11 +14,6 @@ from tests.support.engine import database_now, make_schedule
 from tests.support.pages import NOON, alive, ran, refused, staff, ticked, url, words
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
 
 
 @pytest.fixture
