@@ -52,6 +52,14 @@ class Health(StrEnum):
     GONE = "Gone"
     STOPPED = "Stopped"
 
+    @property
+    def tone(self) -> str:
+        """The colour that goes with the word."""
+        return _TONES[self]
+
+
+_TONES = {Health.HEALTHY: "ok", Health.LATE: "warn", Health.GONE: "bad", Health.STOPPED: "mute"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
