@@ -14,7 +14,7 @@ from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
 from scheduler.advice import Advice, advice
-from scheduler.dashboard.schedule_facts import facts_of
+from scheduler.dashboard.schedule_facts import p95_of
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
 from scheduler.registry import exclusive_tasks
@@ -122,9 +122,7 @@ class ScheduleForm(forms.ModelForm):
 
     def advice(self) -> list[Advice]:
         """What is valid and will surprise all the same, beside its field."""
-        p95 = None
-        if self.instance.pk:
-            p95 = facts_of([self.instance], timezone.now())[self.instance.pk].percentile(0.95)
+        p95 = p95_of([self.instance.pk])[self.instance.pk] if self.instance.pk else None
         told = advice(self.instance, self.alias(), p95)
         return [one for one in told if one.field not in self.errors]
 

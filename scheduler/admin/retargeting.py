@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.translation import ngettext
 
 from locks import InvalidLockBackend, lock_backends
@@ -18,7 +17,7 @@ from scheduler import releasing, running
 from scheduler.admin.verbs import Row, Verb, names
 from scheduler.changes import Refused
 from scheduler.dashboard.dialog import ReasonForm
-from scheduler.dashboard.schedule_facts import Facts, facts_of
+from scheduler.dashboard.schedule_facts import p95_of
 from scheduler.held import excludes
 from scheduler.models import Execution, LockName, Schedule, Tick
 from scheduler.retargeting import retarget, ttl_problem
@@ -90,13 +89,12 @@ class RetargetVerb(Verb):
     def rows(self, schedules: Sequence[Schedule], request: HttpRequest) -> list[Row]:
         to = chosen(request)
         inside = running.inside({schedule.lock_id for schedule in schedules})
-        facts = facts_of(schedules, timezone.now()) if to else {}
+        p95 = p95_of([schedule.pk for schedule in schedules]) if to else {}
         return [
-            self._row(schedule, to, inside.get(schedule.lock_id, []), facts.get(schedule.pk))
-            for schedule in schedules
+            self._row(schedule, to, inside.get(schedule.lock_id, []), p95.get(schedule.pk)) for schedule in schedules
         ]
 
-    def _row(self, schedule: Schedule, to: str, inside: list[Execution], facts: Facts | None) -> Row:
+    def _row(self, schedule: Schedule, to: str, inside: list[Execution], p95: float | None) -> Row:
         old = schedule.lock.alias_wanted
         waits = [f"held now by {row.worker}: will switch after this run" for row in inside[:1]]
         if not to:
@@ -104,7 +102,7 @@ class RetargetVerb(Verb):
         if old == to:
             return Row(schedule=schedule, said=f"{old} → {to}", refused=f"It has strategy {to} already.")
         refused = _refusal(schedule, to)
-        warnings = [*waits, *weaker(schedule.lock.alias_in_force or old, to), *_near(schedule, to, facts)]
+        warnings = [*waits, *weaker(schedule.lock.alias_in_force or old, to), *_near(schedule, to, p95)]
         return Row(schedule=schedule, said=f"{old} → {to}", warnings=tuple(warnings), refused=refused)
 
     def context(self, schedules: Sequence[Schedule], request: HttpRequest) -> dict[str, Any]:
@@ -154,13 +152,13 @@ def _refusal(schedule: Schedule, to: str) -> str:
         return str(problem)
 
 
-def _near(schedule: Schedule, to: str, facts: Facts | None) -> list[str]:
+def _near(schedule: Schedule, to: str, p95: float | None) -> list[str]:
     """A lease that its runs would nearly fill, where nothing renews it."""
     try:
         backend = lock_backends[to]
     except InvalidLockBackend:
         return []
-    p95, ttl = facts.percentile(0.95) if facts else None, schedule.ttl or backend.ttl
+    ttl = schedule.ttl or backend.ttl
     if p95 is None or not backend.exclusive or backend.session_bound or backend.renewable or p95 * 2 <= ttl:
         return []
     return [f"lease {ttl:g} s < p95 {p95:.1f} s x 2 and not renewed: raise the TTL to {2 * p95:.0f} s first"]

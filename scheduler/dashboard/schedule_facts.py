@@ -6,10 +6,10 @@ A fixed number of queries for any number of schedules, each within a limit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -98,14 +98,27 @@ class Facts:
 
     def percentile(self, share: float) -> float | None:
         """Of the latest runs, seconds; None where there are fewer than five."""
-        ran = sorted(tick.ran for tick in self.ticks if tick.ran is not None)
-        return ran[min(len(ran) - 1, int(share * len(ran)))] if len(ran) >= 5 else None
+        return percentile((tick.ran for tick in self.ticks), share)
 
     @property
     def headroom(self) -> float | None:
         """The share of the lease that nineteen runs of twenty leave over."""
         p95 = self.percentile(0.95)
         return None if p95 is None or not self.lease else 1 - p95 / self.lease
+
+
+def percentile(runs: Iterable[float | None], share: float) -> float | None:
+    """Of runs (seconds; None: it was not run); None where there are fewer than five."""
+    ran = sorted(seconds for seconds in runs if seconds is not None)
+    return ran[min(len(ran) - 1, int(share * len(ran)))] if len(ran) >= 5 else None
+
+
+def p95_of(ids: Collection[int]) -> dict[int, float | None]:
+    """The 95th percentile of the latest runs of each schedule, seconds. One query, and no count of a day."""
+    runs: dict[int, list[float | None]] = {pk: [] for pk in ids}
+    for row in _latest(ids):
+        runs[row[0]].append(row[7])
+    return {pk: percentile(ran, 0.95) for pk, ran in runs.items()}
 
 
 def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]:
@@ -115,16 +128,20 @@ def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]
         return found
     window = Window(start=now - DAY, end=now)
     collided = collisions({schedule.lock_id for schedule in schedules}, window)
-    with connection.cursor() as cursor:
-        cursor.execute(_TICKS, {"ids": list(found), "shown": SHOWN})
-        for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in cursor.fetchall():
-            word = outcome_of(tick, state, outcome, collided)
-            fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
-            found[pk].ticks.append(fact)
+    for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in _latest(found):
+        word = outcome_of(tick, state, outcome, collided)
+        fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
+        found[pk].ticks.append(fact)
     _count(found, window)
     for schedule in schedules:
         found[schedule.pk].lease, found[schedule.pk].renewed = _lease(schedule)
     return found
+
+
+def _latest(ids: Iterable[int]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_TICKS, {"ids": list(ids), "shown": SHOWN})
+        return cursor.fetchall()
 
 
 def collisions(lock_names: Collection[str] | None, window: Window) -> Collided:
