@@ -46,8 +46,8 @@ GROUP BY 1, 2, 3, 4, 6, 7, 8
 """  # noqa: S608
 # in:  parts, schedule or null, most. out: the bodies that may have collided, the newest first.
 #
-# ``mine`` are the bodies of the ticks; ``near`` those under their names that may be inside with them (a body that
-# began longer than an hour before, and has ended, is not looked for); ``swept`` goes through them in the order of
+# ``mine`` are the bodies of the ticks; ``near`` those under their names that may be inside with them, of which those
+# that were inside for more than an hour have an index of their own; ``swept`` goes through them in the order of
 # starting: one that starts before all earlier ones have ended has company, and so have those before it.
 _COMPANY = f"""
 WITH mine AS MATERIALIZED (
@@ -67,6 +67,12 @@ WITH mine AS MATERIALIZED (
     SELECT span.n, span.lock_name, e.id, e.started_at, 'infinity'::timestamptz
     FROM span JOIN aegis_scheduler_execution e ON e.lock_name = span.lock_name AND e.state = 'running'
      AND e.started_at < span.a - interval '1 hour'
+    UNION ALL
+    SELECT span.n, span.lock_name, e.id, e.started_at, greatest(e.ended_at, e.heartbeat_at, e.returned_at)
+    FROM span JOIN aegis_scheduler_execution e ON e.lock_name = span.lock_name AND e.state <> 'running' AND e.began
+     AND e.started_at < span.a - interval '1 hour'
+     AND greatest(e.ended_at, e.heartbeat_at, e.returned_at) - e.started_at > interval '1 hour'
+     AND greatest(e.ended_at, e.heartbeat_at, e.returned_at) >= span.a
 ), swept AS (
     SELECT id, s, f, max(f) OVER earlier AS before, lead(s) OVER in_order AS next
     FROM near

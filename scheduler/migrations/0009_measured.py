@@ -154,6 +154,12 @@ class Migration(migrations.Migration):
             model_name="tick",
             index=models.Index(fields=["outcome", "fire_time"], name="aegis_tick_of_outcome"),
         ),
+        # Bodies that were inside for more than an hour are few, and are looked for far beyond a window's edge.
+        migrations.RunSQL(
+            "CREATE INDEX aegis_execution_long ON aegis_scheduler_execution (lock_name, started_at) "
+            "WHERE greatest(ended_at, heartbeat_at, returned_at) - started_at > interval '1 hour'",
+            "DROP INDEX aegis_execution_long",
+        ),
         migrations.AddField(
             model_name="measuredcell",
             name="run",

@@ -131,6 +131,27 @@ def differences(found: Any, expected: Any) -> dict[str, Any]:
     }
 
 
+def test_a_body_that_took_hours_is_met_by_one_that_began_at_its_end() -> None:
+    """Twice: within one stretch that is counted, and from a slice that is summed long after it began."""
+    now, luck = database_now(), random.Random(1)
+    schedule = make_schedule("nightly", alias="redis")
+    for hours, state in ((9, "executed"), (5, "abandoned")):
+        for ago, ran in ((hours, 3.0), (hours - 2.9, 0.1)):
+            at = now - second(3600 * ago)
+            tick = make_tick(schedule, fire_time=at, state="closed", outcome="executed", planned_at=at)
+            end = at + second(3600 * ran)
+            body(tick, at, state, luck, began=True, ended_at=end, heartbeat_at=end, returned_at=None)
+    for window in (Window(start=now - second(10 * 3600), end=now), Window(start=now - second(3 * 3600), end=now)):
+        expected = plain(one_by_one(aligned(window, STEP), STEP))
+        assert expected["total"]["hit"], "they met"
+        assert differences(plain(figures_in(aligned(window, STEP), STEP)[0]), expected) == {}
+    while sum_up(20):
+        pass
+    assert differences(plain(figures_in(aligned(window, STEP), STEP)[0]), expected) == {}
+    bodies, _ = rows.bodies_in(Window(start=now - second(3600 * 2.5), end=now))
+    assert len(bodies) == 2
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_counted_by_the_database_and_summed_is_as_counted_one_by_one(seed: int) -> None:
     now = database_now()
