@@ -19,13 +19,16 @@ from django.core import mail
 
 from scheduler.alerts.rules import RULES
 from scheduler.alerts.settings import SCHEMES, alert_settings
+from scheduler.doctor.bounded import Asked, NotAnswered
 from scheduler.error_text import storable
 from scheduler.models import Alert, AlertDelivery
 from scheduler.signals import alert_opened
 
 logger = logging.getLogger("aegis.alerts")
 
-TIMEOUT = 5.0  # seconds for one e-mail or one webhook
+TIMEOUT = 5.0  # seconds for one step of an e-mail or a webhook: to connect, to be answered
+PATIENCE = 10.0  # seconds for all steps together: one that answers by the byte would go on for ever
+REMOTE = ("e-mail", "webhook")
 
 
 class NotTold(Exception):
@@ -141,12 +144,25 @@ def tell(alert: Alert, dead: set[str]) -> list[Told]:
         if name in dead:
             found.append(Told(channel=name, ok=False, detail="left out: it had just failed"))
             continue
-        try:
-            found.append(Told(channel=name, ok=True, detail=channel(alert)))
-        except Exception as trouble:  # whatever a mail backend or a receiver raises
-            # Messages of errors may hold the address, and with it a secret; the class says enough.
-            detail = str(trouble) if isinstance(trouble, NotTold) else type(trouble).__name__
-            found.append(Told(channel=name, ok=False, detail=storable(detail, 300)))
-            logger.warning("channel %s was not told: %s", name, detail)
+        told = _in_time(name, channel, alert) if name in REMOTE else _told(name, channel, alert)
+        found.append(told)
+        if not told.ok:
+            logger.warning("channel %s was not told: %s", name, told.detail)
             dead.add(name)
     return found
+
+
+def _told(name: str, channel: Callable[[Alert], str], alert: Alert) -> Told:
+    try:
+        return Told(channel=name, ok=True, detail=channel(alert))
+    except Exception as trouble:  # whatever a mail backend or a receiver raises
+        # Messages of errors may hold the address, and with it a secret; the class says enough.
+        detail = str(trouble) if isinstance(trouble, NotTold) else type(trouble).__name__
+        return Told(channel=name, ok=False, detail=storable(detail, 300))
+
+
+def _in_time(name: str, channel: Callable[[Alert], str], alert: Alert) -> Told:
+    try:
+        return Asked(lambda: _told(name, channel, alert)).answer(PATIENCE)
+    except NotAnswered as why:
+        return Told(channel=name, ok=False, detail=str(why))

@@ -262,10 +262,14 @@ class Hook(BaseHTTPRequestHandler):
     got: list[dict[str, Any]] = []
     status = 200
     wait = 0.0
+    drips = 0  # bytes of an answer that comes byte by byte
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.got.append(json.loads(body))
+        for _ in range(self.drips):
+            self.wfile.write(b"H")
+            time.sleep(self.wait)
         time.sleep(self.wait)
         self.send_response(self.status)
         if self.status == 302:
@@ -279,7 +283,7 @@ class Hook(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hook(settings: Any) -> Iterator[type[Hook]]:
-    Hook.got, Hook.status, Hook.wait = [], 200, 0.0
+    Hook.got, Hook.status, Hook.wait, Hook.drips = [], 200, 0.0, 0
     server = HTTPServer(("127.0.0.1", 0), Hook)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     settings.AEGIS = {
@@ -329,6 +333,16 @@ def test_a_dead_channel_delays_nobody_and_no_secret_is_kept(
     assert "left out: it had just failed" in {one.detail for one in sent}
     assert AlertDelivery.objects.filter(channel="e-mail", ok=True).count() == 3
     assert "hunter2" not in caplog.text + "".join(one.detail for one in sent)
+
+
+def test_a_webhook_that_answers_by_the_byte_is_given_up(hook: type[Hook], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes before the time-out of a step; all of them together would take seconds."""
+    monkeypatch.setattr(channels, "PATIENCE", 0.5)
+    hook.drips, hook.wait = 30, 0.1
+    a_beat()
+    missed(make_schedule("report"))
+    looked()
+    assert AlertDelivery.objects.get(channel="webhook").detail == "no answer within 0.5 s"
 
 
 @pytest.mark.parametrize(("status", "said"), [(500, "answered 500"), (302, "answered 302")])
