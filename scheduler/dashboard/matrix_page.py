@@ -76,7 +76,10 @@ class Report:
 def report(given: Mapping[str, str]) -> Report:
     """The documented table, with the run that was chosen, or the newest."""
     params = Params(given)
-    run = measured(params.number("run"))
+    number = params.number("run")
+    run = measured(number)
+    if number is not None and (run is None or run.run.pk != number):
+        params.problems.append(f"run: there is no measured run {number} among the newest; the newest is shown.")
     rows = matrix(run.cells if run else ())
     return Report(params=params, header=header(), measured=run, rows=rows, notes=_notes(params, rows))
 

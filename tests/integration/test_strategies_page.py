@@ -178,6 +178,7 @@ def test_a_measured_cell_stands_beside_the_documented_one_with_its_conditions(
     assert "Mismatch" not in html
     assert "1,500 ticks in 70 s, 4 workers, 2 beats, seed 7" in html
     assert "manage.py aegis soak --ticks 1500 --workers 4 --beats 2 --seed 7 --output FILE" in html
+    assert "there is no measured run 999" in page("failurematrix", run="999") and "no measured run" not in html
 
 
 @pytest.mark.parametrize("harm", [{"overlaps": 2, "alone": 1}, {"broken_promises": 1}])
