@@ -95,6 +95,7 @@ class Kept:
         """Renew once, for the renewing thread. Sets when to come back."""
         with self.renewing:
             if self._stopped or self._error is not None:
+                self.next_renewal = math.inf  # never due again: a thread that serves what stays due does nothing else
                 return
             try:
                 renewed = self.backend.renew(self._lease)

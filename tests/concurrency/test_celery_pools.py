@@ -9,6 +9,7 @@ import pytest
 from aegis_site.celery import app
 from aegis_site.demo.models import Effect
 from aegis_site.embedded import ChildProcess
+from locks import lock_backends
 from scheduler.models import Execution
 from scheduler.pools import check_pool
 from scheduler.states import ExecutionState
@@ -52,6 +53,8 @@ def test_gevent_notices_that_a_body_did_not_give_way(celery_processes: CeleryPro
     hog = send("computing", kwargs={"seconds": 8.0}, **schedule)
     inside(hog)
     celery_processes.worker(*WORKER)
+    lease = lock_backends[hog.lock_alias]
+    wait_until(lambda: lease.inspect("green") is None, message="the lease of a body that computes ended")
     later = send("early", kwargs={"seconds": 0.1}, misfire_grace=120, **schedule)
     celery_processes.beat()
     taken_over = execution_of(later, ExecutionState.EXECUTED)

@@ -175,6 +175,13 @@ OF_LOSS = [
         ),
     ),
     Mutation(
+        "a lost lease stays due for renewal",
+        "locks/keepalive.py",
+        r"self\.next_renewal = math\.inf",
+        "pass",
+        ("tests/unit/locks/test_keepalive.py::test_a_lost_lease_keeps_no_thread_busy",),
+    ),
+    Mutation(
         "anybody may say that it is maintenance",
         TOKENS,
         r"AND pg_has_role\(.*?'USAGE'\)",

@@ -90,6 +90,17 @@ def test_not_ours_any_more_is_final_at_once(wired: Wired) -> None:
             kept.check()
 
 
+def test_a_lost_lease_keeps_no_thread_busy(wired: Wired) -> None:
+    """The renewing thread sleeps while the body of a lost lease goes on; it used to take a whole core."""
+    backend, _ = wired
+    with keep_alive(backend, acquired(backend, ttl=30)) as kept:
+        backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+        kept.renew()
+        assert kept.lost
+        kept.next_renewal = backend.clock()  # as after a renewal on time
+        wait_until(lambda: kept.next_renewal > backend.clock(), what="it is due no more")
+
+
 def test_a_suspended_machine_finds_its_lease_lost(wired: Wired) -> None:
     backend, _ = wired
     told: list[LeaseLost] = []
