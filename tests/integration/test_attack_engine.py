@@ -82,21 +82,18 @@ def test_a_grace_beyond_the_calendar_marks_only_its_own_schedule(grace: float) -
     assert Tick.objects.filter(schedule=good).exists()
 
 
-def test_a_tick_that_cannot_be_published_holds_up_no_other() -> None:
-    make_tick(due_schedule("nowhere"), queue="no-such-queue", dispatch_at=database_now())
+def test_a_tick_that_cannot_be_published_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = make_tick(due_schedule("nowhere"), queue="no-such-queue", dispatch_at=database_now())
     good = make_tick(due_schedule("good"), queue="aegis-test-ticker", dispatch_at=database_now())
-    before = app.conf.task_create_missing_queues
-    app.conf.task_create_missing_queues = False
-    queues = app.amqp.queues
-    app.amqp.__dict__["queues"] = app.amqp.Queues([Queue("aegis-test-ticker")], create_missing=False)
-    try:
-        Ticker()._redispatch()
-    finally:
-        app.conf.task_create_missing_queues = before
-        app.amqp.__dict__["queues"] = queues
+    queues = app.amqp.Queues([Queue("aegis-test-ticker")], create_missing=False)
+    # Both are made once for each app, and the router keeps the queues that it was made with.
+    monkeypatch.setitem(app.amqp.__dict__, "queues", queues)
+    monkeypatch.setitem(app.amqp.__dict__, "router", app.amqp.Router(queues=queues))
+    Ticker()._redispatch()
     assert queued() == 1
-    good.refresh_from_db()
-    assert good.state == TickState.DISPATCHED
+    for tick in (bad, good):
+        tick.refresh_from_db()
+    assert (bad.state, good.state) == (TickState.PLANNED, TickState.DISPATCHED)
 
 
 def test_a_lock_name_held_by_an_open_transaction_holds_up_only_its_own_schedule() -> None:
