@@ -11,8 +11,10 @@ from urllib.parse import quote
 from django.db import connections
 
 from aegis_site.embedded import ChildProcess, spawn
+from tests.support.forked import fork_server
 from tests.support.waiting import wait_until
 
+CELERY = ("celery", "-A", "aegis_site")
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -25,6 +27,10 @@ def database_url(alias: str = "default") -> str:
         return f"postgres://{login}@/{settings['NAME']}?host={settings['HOST']}"
     port = f":{settings['PORT']}" if settings["PORT"] else ""
     return f"postgres://{login}@{settings['HOST']}{port}/{settings['NAME']}"
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "DATABASE_URL": database_url(), "PYTHONUNBUFFERED": "1", **(more or {})}
 
 
 class CeleryProcesses:
@@ -54,25 +60,21 @@ class CeleryProcesses:
             "--without-mingle",
             "--without-gossip",
         )
-        return self._celery(name, ("worker", *options, "-l", "INFO", *arguments), f"{name}@test ready.", env)
+        start = self._forked if pool in ("prefork", "threads", "solo") else self._run  # others patch what is imported
+        process = start(name, ("worker", *options, "-l", "INFO", *arguments), env)
+        return self._ready(process, f"{name}@test ready.")
 
     def beat(self, *arguments: str, name: str = "", env: Mapping[str, str] | None = None) -> ChildProcess:
         """Start a beat and return when its scheduler has begun."""
         name = name or f"beat-{len(self.started) + 1}"
         pid_file = self.logs / f"{name}.pid"
-        return self._celery(
-            name, ("beat", "-l", "INFO", "--pidfile", str(pid_file), *arguments), "beat: Starting...", env
-        )
+        process = self._forked(name, ("beat", "-l", "INFO", "--pidfile", str(pid_file), *arguments), env)
+        return self._ready(process, "beat: Starting...")
 
     def python(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> ChildProcess:
         """Start `python ARGUMENTS` in the project, on the test database, and return at once."""
-        process = spawn(
-            name,
-            [sys.executable, *arguments],
-            log=self.logs / f"{name}.log",
-            env={**os.environ, "DATABASE_URL": database_url(), "PYTHONUNBUFFERED": "1", **(env or {})},
-            cwd=PROJECT,
-        )
+        command = [sys.executable, *arguments]
+        process = spawn(name, command, log=self._log(name), env=_environment(env), cwd=PROJECT)
         self.started.append(process)
         return process
 
@@ -83,11 +85,20 @@ class CeleryProcesses:
         for process in self.started:
             process.stop(timeout=3)
 
-    def _celery(
-        self, name: str, arguments: tuple[str, ...], ready: str, env: Mapping[str, str] | None
-    ) -> ChildProcess:
-        process = self.python(name, "-m", "celery", "-A", "aegis_site", *arguments, env=env)
-        wait_until(lambda: self._has_said(process, ready), timeout=60, message=f"{name} said {ready!r}")
+    def _forked(self, name: str, arguments: tuple[str, ...], env: Mapping[str, str] | None) -> ChildProcess:
+        celery = (*CELERY, *arguments)
+        process = fork_server().start(name, celery, log=self._log(name), env=_environment(env))
+        self.started.append(process)
+        return process
+
+    def _run(self, name: str, arguments: tuple[str, ...], env: Mapping[str, str] | None) -> ChildProcess:
+        return self.python(name, "-m", *CELERY, *arguments, env=env)
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def _ready(self, process: ChildProcess, said: str) -> ChildProcess:
+        wait_until(lambda: self._has_said(process, said), timeout=60, message=f"{process.name} said {said!r}")
         return process
 
     @staticmethod
