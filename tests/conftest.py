@@ -52,10 +52,18 @@ def _only_hands_out(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where processes share the tests, each gets as many of those that wait as of those that compute."""
+    """Where processes share the tests, each gets as many of those that wait as of those that compute.
+
+    Each process begins with a stretch of the list, and takes from the ends of others' later: tests that share a
+    browser or a copy of the project stand at the beginning of one.
+    """
     if hasattr(config, "workerinput"):
-        waiting = [item for item in items if "tests/concurrency/" in item.nodeid]
-        others = [item for item in items if "tests/concurrency/" not in item.nodeid]
+        folders = [(item, item.nodeid.split("/")[1]) for item in items]
+        waiting = [item for item, folder in folders if folder == "concurrency"]
+        together = [item for item, folder in folders if folder == "mutations"]
+        others = [item for item, folder in folders if folder not in ("concurrency", "mutations")]
+        half = len(others) // 2
+        others[half:half] = together
         places = {id(item): (n + 0.5) / len(one) for one in (waiting, others) for n, item in enumerate(one)}
         items.sort(key=lambda item: places[id(item)])
 

@@ -72,6 +72,12 @@ def blink(proxy: TcpProxy) -> None:
     proxy.heal()
 
 
+def accepted() -> bool:
+    """Whether some worker counts a task as begun."""
+    active = app.control.inspect(timeout=0.5).active() or {}
+    return any(request["time_start"] for requests in active.values() for request in requests)
+
+
 def test_the_broker_is_lost_in_mid_body_and_the_body_goes_on(
     celery_processes: CeleryProcesses, broker: TcpProxy
 ) -> None:
@@ -112,6 +118,7 @@ def test_the_broker_is_lost_in_mid_body_and_celery_cancels_the_body(
     celery_processes.beat()
     tick = send("first_long_late", kwargs={"seconds": 40.0}, max_attempts=2, once_per_tick=guarded, ttl=20.0)
     running = inside(tick)
+    wait_until(accepted, message="the worker has heard that its child began: it cancels no other")
     blink(broker)
     cut = execution_of(tick, ExecutionState.FAILED)
     assert cut.pk == running.pk and "told to end" in cut.reason and "SystemExit" in cut.error

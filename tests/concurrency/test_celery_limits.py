@@ -11,6 +11,7 @@ import pytest
 from aegis_site.celery import app
 from aegis_site.demo.models import Effect
 from aegis_site.embedded import ChildProcess
+from locks import lock_backends
 from scheduler.delivery import task_id_of
 from scheduler.models import Execution, Tick
 from scheduler.states import ExecutionState
@@ -31,6 +32,10 @@ PLACES = {
 def effects(tick: Tick) -> list[str]:
     of_tick = Effect.objects.filter(schedule=tick.schedule_name).order_by("id")
     return list(of_tick.values_list("subject", flat=True))
+
+
+def is_free(name: str) -> bool:
+    return lock_backends["database"].inspect(name) is None
 
 
 def said(worker: ChildProcess, text: str) -> int:
@@ -57,6 +62,9 @@ def test_the_soft_limit_strikes_in_the_body_and_nowhere_else(
         assert effects(tick) == expected and bodies(tick) == 1, place
         execution = Execution.objects.get(tick=tick)
         assert ("SoftTimeLimitExceeded" in execution.error) is (state == "failed")
+        wait_until(
+            lambda name=tick.lock_name: is_free(name), message="the child is out, and not held at the next place"
+        )
     wait_until(lambda: said(worker, "came when the body had ended") == 2, message="both that came late were told")
 
     caught = send("soft", kwargs={"how": "caught"})
