@@ -9,6 +9,9 @@ from collections.abc import Callable
 from django.db import Error as DatabaseError
 from django.db import connection
 
+from scheduler.conf import conf
+from scheduler.watchdog import Watchdog
+
 logger = logging.getLogger("aegis.beat")
 
 
@@ -35,9 +38,11 @@ class Aside:
         self._stop.set()
 
     def _run(self) -> None:
+        watchdog = Watchdog(conf("PASS_PATIENCE"))
         while not self._stop.wait(self._every()):
             try:
-                self._work()
+                with watchdog.watching():
+                    self._work()
             except DatabaseError as trouble:
                 logger.warning("%s are left out: %s", self.name, type(trouble).__name__)
             except Exception:

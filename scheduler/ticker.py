@@ -21,7 +21,7 @@ from scheduler.failpoints import failpoint
 from scheduler.healing import heal
 from scheduler.minting import mint
 from scheduler.models import Tick
-from scheduler.publisher import publish
+from scheduler.publisher import Published, publish
 from scheduler.reaper import Reaper
 from scheduler.statements import dispatch
 
@@ -80,15 +80,16 @@ class Ticker:
             self._publish(minted.ticks)
             full = minted.full
 
-    def _publish(self, ticks: tuple[Tick, ...] | list[Tick]) -> None:
+    def _publish(self, ticks: tuple[Tick, ...] | list[Tick]) -> Published:
         if boottime() < self._publishes_from:
-            return
+            return Published([], broker_failed=True)
         published = publish(ticks)
         failpoint("after-publish")
         if published.broker_failed:
             self._publishes_from = boottime() + conf("BROKER_PAUSE")
         if published.ids:
             _run(dispatch.MARK_DISPATCHED, {"ids": published.ids})
+        return published
 
     def _redispatch(self) -> None:
         """Publish open ticks whose ``dispatch_at`` has passed; it is moved forward first, so that only we do."""
@@ -97,9 +98,16 @@ class Ticker:
             return
         rows = _run(dispatch.REDISPATCH, {"grace": conf("REDISPATCH_GRACE"), "batch": conf("BATCH")})
         if rows:
-            ids = [row[0] for row in rows]
-            again = Tick.objects.using(DEFAULT_DB_ALIAS).filter(pk__in=ids)  # a router would ask a replica
-            self._publish(list(again.order_by("fire_time")))
+            self._publish_again(dict(rows))
+
+    def _publish_again(self, attempts: dict[int, int]) -> None:
+        """Publish ticks by their ids, each if it is still at the attempt that was due."""
+        found = Tick.objects.using(DEFAULT_DB_ALIAS).filter(pk__in=attempts)  # a router would ask a replica
+        published = self._publish([one for one in found.order_by("fire_time") if one.attempt == attempts[one.id]])
+        if published.broker_failed:
+            unsent = sorted(attempts.keys() - set(published.ids))
+            given = {"ids": unsent, "attempts": [attempts[pk] for pk in unsent], "pause": conf("BROKER_PAUSE")}
+            _run(dispatch.UNSENT, given)
 
     def _settle(self) -> None:
         for tick_id, outcome in _run(dispatch.SETTLE, {"batch": conf("BATCH")}):

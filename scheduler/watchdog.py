@@ -24,8 +24,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
 
 from locks.clock import boottime
 
@@ -77,8 +79,10 @@ class Watchdog:
         raw = watched.connection
         if raw is None:  # it is being made, which has a bound of its own
             return
+        if raw.info.transaction_status is not TransactionStatus.ACTIVE:  # whoever is slow, it is not the database
+            return
         logger.warning("no answer from the database for %.0f s: hanging up", self._patience)
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError, psycopg.Error):  # closed meanwhile
             duplicate = socket.socket(fileno=os.dup(raw.fileno()))
             with contextlib.closing(duplicate):
                 duplicate.shutdown(socket.SHUT_RDWR)

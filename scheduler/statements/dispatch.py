@@ -34,8 +34,8 @@ UPDATE aegis_scheduler_tick SET state = 'dispatched', dispatched_at = clock_time
 WHERE id = ANY(%(ids)s) AND state = 'planned'
 """
 
-# in: grace (seconds), batch. out: ids. Moved forward before publishing, so that no other beat takes them too.
-# A tick that waited for its jitter is published here for the first time, which makes no copy.
+# in: grace (seconds), batch. out: ids, attempts. Moved forward before publishing, so that no other beat takes them
+# too. A tick that waited for its jitter is published here for the first time, which makes no copy.
 REDISPATCH = """
 UPDATE aegis_scheduler_tick
 SET copies = copies + CASE WHEN state = 'planned' AND jitter > 0 AND copies = 0 THEN 0 ELSE 1 END,
@@ -46,7 +46,16 @@ WHERE id IN (
     WHERE t.state IN ('planned', 'dispatched') AND t.dispatch_at <= statement_timestamp()
       AND t.deadline > statement_timestamp()
     ORDER BY t.dispatch_at LIMIT %(batch)s::int FOR UPDATE SKIP LOCKED)
-RETURNING id
+RETURNING id, attempt
+"""
+
+# in: ids, attempts, pause (seconds). What REDISPATCH took and the broker did not: no worker was offered a copy, and
+# backing off from workers would let the deadline pass while the broker is back.
+UNSENT = """
+UPDATE aegis_scheduler_tick t
+SET copies = greatest(t.copies - 1, 0), dispatch_at = clock_timestamp() + make_interval(secs => %(pause)s::float8)
+FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS u (id, attempt)
+WHERE t.id = u.id AND t.attempt = u.attempt AND t.state IN ('planned', 'dispatched')
 """
 
 # in: batch. Ticks that wait although no body runs under their name any more: the end that they waited for came

@@ -4,7 +4,8 @@ The evidence rule: a refusal is an audit row, and it closes the tick only if thi
 tick's execution running under the name. Without it ticks vanish in a healthy system. Timeline: worker 0 acquires
 for tick n; worker 1 is refused by worker 0's lease *for the same tick* and closes it as prevented; worker 0's
 start finds it closed; nobody ran. So a tick's own lease, or the lease of somebody who died before start, is no
-evidence: the tick stays open and is published again after 1, 2, 4, 8 seconds, at most 15, until its deadline.
+evidence: the tick stays open and is published again after 1, 2, 4, 8 seconds, at most 15, until its deadline. A copy
+of an attempt that is over says nothing of the next one, whose countdown goes on.
 
 Under ``queue_one`` the same evidence lets the tick wait instead, unless one of its schedule waits already. Two that
 are refused at the same moment both see an empty place; the unique constraint lets one of them have it, and the
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 WAITING_ONCE = "aegis_tick_one_waiting"  # the constraint that both of two simultaneous refusals run into
 
-_SOONER = "least(t.dispatch_at, clock_timestamp() + make_interval(secs => least(power(2, t.copies), 15)))"
+_SOONER = "least(t.dispatch_at, clock_timestamp() + make_interval(secs => least(power(2, least(t.copies, 4)), 15)))"
 
 # in:  tick, attempt, guarded, name, alias, worker, pid, task_id, acquire_ms
 # out: id, state, reason, what became of the tick (NULL: it stays open), and where ``skip`` closed it the outcomes of
@@ -49,7 +50,7 @@ WITH seen AS (
     FROM verdict v WHERE t.id = v.id AND v.became IS NOT NULL RETURNING t.id, t.state
 ), sooner AS (
     UPDATE aegis_scheduler_tick t SET dispatch_at = {_SOONER}
-    FROM seen WHERE t.id = seen.id AND seen.state IN ('planned', 'dispatched')
+    FROM seen WHERE t.id = seen.id AND seen.state IN ('planned', 'dispatched') AND t.attempt = %(attempt)s::int
         AND NOT EXISTS (SELECT FROM verdict WHERE became IS NOT NULL)
 )
 INSERT INTO aegis_scheduler_execution (
@@ -83,7 +84,7 @@ RETURNING id, state, reason, (SELECT moved.state FROM moved), (
 BLOCKED = f"""
 WITH sooner AS (
     UPDATE aegis_scheduler_tick t SET dispatch_at = {_SOONER}
-    WHERE t.id = %(tick)s::bigint AND t.state IN ('planned', 'dispatched')
+    WHERE t.id = %(tick)s::bigint AND t.state IN ('planned', 'dispatched') AND t.attempt = %(attempt)s::int
 )
 INSERT INTO aegis_scheduler_execution (
     tick_id, attempt, guarded, lock_name, lock_alias, worker, pid, task_id, acquire_ms, began,

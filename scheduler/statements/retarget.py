@@ -20,14 +20,18 @@ _STAMP = """lock_alias = %(alias)s::text,
     ttl = CASE WHEN w.schedule_id IS NULL THEN w.ttl ELSE coalesce(
         (SELECT s.ttl FROM aegis_scheduler_schedule s WHERE s.id = w.schedule_id), %(ttl)s::float8) END"""
 
+# A retry that counts down goes on counting: it is not due because its strategy is another.
+_COUNTS_DOWN = "w.state = 'dispatched' AND w.attempt > 1 AND w.copies = 0"
+
 # in: name, alias, ttl (of the strategy, seconds). out: how many ticks are open, and how many of them have begun.
 TICKS = f"""
 WITH stamped AS (
     UPDATE aegis_scheduler_tick w SET {_STAMP}
-    WHERE w.lock_name = %(name)s::text AND w.state IN ('planned', 'started') RETURNING w.state
+    WHERE w.lock_name = %(name)s::text AND (w.state IN ('planned', 'started') OR {_COUNTS_DOWN}) RETURNING w.state
 ), again AS (
     UPDATE aegis_scheduler_tick w SET {WOKEN}, {_STAMP}
-    WHERE w.lock_name = %(name)s::text AND w.state IN ('dispatched', 'waiting') RETURNING w.state
+    WHERE w.lock_name = %(name)s::text AND w.state IN ('dispatched', 'waiting') AND NOT ({_COUNTS_DOWN})
+    RETURNING w.state
 )
 SELECT count(*), count(*) FILTER (WHERE state = 'started')
 FROM (SELECT state FROM stamped UNION ALL SELECT state FROM again) s

@@ -6,6 +6,8 @@ first's row lock, finds ``started`` instead of ``planned | dispatched | waiting`
 
 A start that waits in ``door`` waits for the guarded transactions of the former holder: after it, the former
 holder's token is no longer the fence's, so what it has not committed by now it never will.
+
+Sent once more after a lost reply, it changes nothing: the fence knows the lease, and so do the executions.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ FENCED = _START.format(
     raised="""UPDATE aegis_locks_fence f
     SET token = greatest(f.token + 1, aegis_locks_next_token()), alias = %(alias)s::text,
         grant_no = %(grant)s::bigint, lease_id = %(lease)s::uuid
-    FROM claim WHERE f.name = %(name)s::text RETURNING f.token""",
+    FROM claim WHERE f.name = %(name)s::text AND f.lease_id IS DISTINCT FROM %(lease)s::uuid RETURNING f.token""",
 )
 
 # Strategy ``none`` has no fence: with one, each baseline body would fence out the last.

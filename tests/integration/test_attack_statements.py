@@ -15,18 +15,21 @@ import pytest
 from django.db import connection, transaction
 
 from aegis_site.celery import app
+from aegis_site.embedded import Services
 from locks import lock_backends
 from locks.connection import execute
 from locks.models import FenceRecord
 from locks.testing import TcpProxy
 from scheduler import ledger, manual, runner
 from scheduler.body import RetryLater
+from scheduler.conf import conf
 from scheduler.context import RunContext
 from scheduler.exceptions import LedgerUnavailable
 from scheduler.failpoints import hooked
 from scheduler.minting import mint
 from scheduler.models import Execution, Schedule, Tick
 from scheduler.reaper import Reaper
+from scheduler.retargeting import retarget
 from scheduler.runner import run
 from scheduler.statements import dispatch
 from scheduler.states import ExecutionState, TickState
@@ -79,9 +82,13 @@ def is_finish(sql: str) -> bool:
     return "WITH ended AS" in sql
 
 
+@pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize("alias", ["none", "database", "redlock"])
-def test_a_start_whose_answer_was_lost_is_recognised(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tick = make_tick(make_schedule(alias=alias))
+def test_a_start_whose_answer_was_lost_is_recognised(
+    alias: str, guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the guard the tick may be begun again, and without a grant number nothing but the lease tells who."""
+    tick = make_tick(make_schedule(alias=alias, once_per_tick=guarded))
     with lost_replies(monkeypatch, is_start) as lost:
         outcome = run(delivery_of(tick), nothing)
     assert len(lost) == 1
@@ -185,6 +192,64 @@ def test_a_refused_retry_waits_although_another_tick_runs() -> None:
 
     run(delivery_of(other), body)
     assert Tick.objects.get(pk=retry.pk).state == TickState.DISPATCHED
+
+
+@pytest.mark.parametrize("said", ["refused", "blocked"])
+def test_a_copy_of_an_attempt_that_is_over_shortens_no_countdown(said: str) -> None:
+    retry = make_tick(make_schedule(), attempt=2, state=TickState.DISPATCHED)
+    Tick.objects.update(dispatch_at=database_now() + timedelta(hours=1))
+    retry.refresh_from_db()
+    late = delivery_of(retry, attempt=1)
+    ledger.refused(late, acquire_ms=1) if said == "refused" else ledger.blocked(late, "no answer")
+    assert Tick.objects.get(pk=retry.pk).dispatch_at == retry.dispatch_at
+    now = delivery_of(retry)
+    ledger.refused(now, acquire_ms=1) if said == "refused" else ledger.blocked(now, "no answer")
+    assert Tick.objects.get(pk=retry.pk).dispatch_at < retry.dispatch_at
+
+
+def test_a_retry_that_came_meanwhile_is_not_published_for_the_attempt_that_was_due() -> None:
+    tick = make_tick(due_schedule(), queue=QUEUE, attempt=2, state=TickState.DISPATCHED)
+    Ticker()._publish_again({tick.id: 1})
+    assert queued() == 0
+    Ticker()._publish_again({tick.id: 2})
+    assert queued() == 1
+
+
+def test_another_strategy_at_once_shortens_no_countdown() -> None:
+    schedule = make_schedule("report", alias="database")
+    counting = make_tick(schedule, attempt=2, state=TickState.DISPATCHED)
+    waiting = make_tick(schedule, state=TickState.DISPATCHED, seconds_ago=1)
+    retarget("report", "redis", now=True, why="x", who="ada")
+    before, counting.lock_alias = counting.dispatch_at, ""
+    for tick in (counting, waiting):
+        tick.refresh_from_db()
+    assert counting.dispatch_at == before and waiting.dispatch_at < before
+    assert {counting.lock_alias, waiting.lock_alias} == {"redis"}
+
+
+@pytest.mark.parametrize("said", ["refused", "blocked"])
+def test_a_tick_that_was_refused_for_hours_is_refused_once_more(said: str) -> None:
+    tick = make_tick(make_schedule(), copies=5_000)
+    delivery = delivery_of(tick)
+    ledger.refused(delivery, acquire_ms=1) if said == "refused" else ledger.blocked(delivery, "no answer")
+    assert Execution.objects.filter(tick=tick).count() == 1
+
+
+def test_what_a_broker_did_not_take_is_no_copy_and_waits_for_the_broker_only(services: Services) -> None:
+    tick = make_tick(due_schedule(), queue=QUEUE, deadline=database_now() + timedelta(hours=1), copies=3)
+    ticker = Ticker()
+    services.redis["broker"].stop()
+    for _ in range(3):
+        Tick.objects.update(dispatch_at=database_now())
+        ticker._redispatch()
+        ticker._publishes_from = 0.0
+        tick.refresh_from_db()
+        assert tick.copies == 3
+        assert (tick.dispatch_at - database_now()).total_seconds() <= conf("BROKER_PAUSE")
+    services.restore()
+    Tick.objects.update(dispatch_at=database_now())
+    ticker._redispatch()
+    assert queued() == 1
 
 
 def test_without_the_guard_an_end_does_not_close_a_tick_that_waits_for_another_attempt() -> None:

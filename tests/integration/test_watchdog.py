@@ -1,0 +1,72 @@
+"""Hanging up on a database that does not answer, and on no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from scheduler.aside import Aside
+from scheduler.watchdog import Watchdog
+from tests.support import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+SLEEPERS = "FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
+
+
+@pytest.fixture(autouse=True)
+def nobody_sleeps_on() -> Iterator[None]:
+    """The server goes on with what nobody waits for any more."""
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(pg_terminate_backend(pid)) {SLEEPERS}")
+        wait_until(lambda: not found(cursor), message="their sessions ended")
+
+
+def found(cursor: Any) -> int:
+    cursor.execute(f"SELECT count(*) {SLEEPERS}")
+    return int(cursor.fetchone()[0])
+
+
+def ask(seconds: float = 0.0) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [seconds])
+
+
+def test_a_statement_without_an_answer_is_cut_short() -> None:
+    with pytest.raises(OperationalError), Watchdog(0.3).watching():
+        ask(60)
+    connection.close()
+
+
+def test_a_pass_that_is_busy_elsewhere_keeps_its_connection() -> None:
+    """Such as one that publishes five hundred ticks to a slow broker: it used to publish them twice."""
+    watchdog = Watchdog(0.3)
+    with watchdog.watching():
+        ask()
+        began = watchdog._since
+        wait_until(lambda: watchdog._since > began, message="the watchdog has looked, and patience was over")
+        ask()
+
+
+def test_what_a_beat_does_beside_its_passes_is_cut_short_as_well(settings: Any) -> None:
+    settings.AEGIS = {**settings.AEGIS, "PASS_PATIENCE": 0.3}
+    rounds: list[int] = []
+    over = threading.Event()
+
+    def work() -> None:
+        rounds.append(len(rounds))
+        if len(rounds) > 1:
+            over.set()
+        else:
+            ask(60)
+
+    aside = Aside("sums", work, lambda: 0.01)
+    aside.start()
+    assert over.wait(30)
+    aside.stop()
