@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from aegis_site.soak.catalog import PERIOD, TTL
-from aegis_site.soak.history import Fate, History, Stay
+from aegis_site.soak.history import Fate, History, Start, Stay
 from aegis_site.soak.injection import Fault
 from aegis_site.soak.plan import FaultKind
 from aegis_site.soak.promises import overlap_is_promised_away
@@ -201,7 +201,11 @@ def _unexplained(history: History) -> Iterator[Finding]:
 
 
 def _alone(history: History) -> Iterator[Finding]:
-    """Every body has an execution, and every executed one a body that was left. The two tell one story."""
+    """Every body has an execution, and every executed one a body that was left. The two tell one story.
+
+    Under ``finish=True`` the effect's commit is the end of the run. Where a fault kept its answer back, the body
+    raises, the run is executed, and the effect is there.
+    """
     known = {start.execution: start for start in history.starts}
     told = {stay.execution: stay for stay in history.stays}
     for stay in history.stays:
@@ -209,8 +213,17 @@ def _alone(history: History) -> Iterator[Finding]:
             yield _broken(Broken.ALONE, stay.alias, stay.schedule, f"body of execution {stay.execution}")
     for start in history.starts:
         how = told[start.execution].how if start.execution in told else "never entered"
+        if how == "raised" and _committed_unheard(history, start, told[start.execution]):
+            continue
         if start.state == "executed" and how in ("never entered", "lost", "raised"):
             yield _broken(Broken.ALONE, start.alias, start.schedule, f"execution {start.execution}: {how}")
+
+
+def _committed_unheard(history: History, start: Start, stay: Stay) -> bool:
+    faults = _touching(history, stay.entered, stay.ended, (start.pid, start.alias))
+    unheard = faults & {FaultKind.PARTITION, FaultKind.PG_RESTART}
+    has_effect = any(effect.execution == start.execution for effect in history.effects)
+    return "-finish-" in start.schedule and has_effect and bool(unheard)
 
 
 def _takeovers(history: History) -> Iterator[Finding]:

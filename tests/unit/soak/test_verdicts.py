@@ -10,6 +10,7 @@ import pytest
 from aegis_site.soak.history import Effect, Fate, History, Start, Stay, stays
 from aegis_site.soak.injection import Fault
 from aegis_site.soak.plan import FaultKind
+from aegis_site.soak.promises import overlap_is_promised_away
 from aegis_site.soak.report import Verdict
 from aegis_site.soak.verdicts import Broken, Finding, findings, takeovers
 
@@ -201,6 +202,23 @@ def test_a_body_that_the_audit_does_not_know_is_seen() -> None:
     history = healthy()
     assert only(replace(history, stays=[*history.stays, stay(77, 9.1, 9.4)]), Broken.ALONE).promised
     assert only(replace(history, stays=history.stays[:-1]), Broken.ALONE).promised
+
+
+def test_a_commit_whose_answer_a_fault_kept_back_is_executed_although_its_body_raised() -> None:
+    history = healthy(schedule="database-finish-1")
+    raised = replace(history, stays=changed(history.stays, 2, how="raised"))
+    assert only(raised, Broken.ALONE).promised
+    cut = fault(FaultKind.PARTITION, 3.1, 3.3, pids=frozenset({PID}))
+    assert findings(replace(raised, faults=[cut])) == []
+    elsewhere = replace(cut, pids=frozenset({PID + 1}))
+    assert only(replace(raised, faults=[elsewhere]), Broken.ALONE).promised
+
+
+def test_nothing_stops_a_body_whose_claim_nobody_watches() -> None:
+    cut = frozenset({FaultKind.PARTITION})
+    assert overlap_is_promised_away("redis", "redis-interrupt-1", cut)
+    assert not overlap_is_promised_away("redis", "redis-short-1", cut)
+    assert not overlap_is_promised_away("optimistic", "optimistic-interrupt-1", cut)
 
 
 def test_a_late_takeover_is_seen_and_counted_from_the_death() -> None:
