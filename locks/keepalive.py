@@ -3,7 +3,7 @@
 One renewing thread per alias in use per process, so that a store that hangs delays no lease of another
 store. Among the leases that are due, the one that ends first goes first. One more thread watches all trust
 windows and asks no store, so that it cannot hang: a lease is told as lost when its window ends, even in the
-middle of a renewal.
+middle of a renewal. Whoever is told of a loss is told by a thread of its own, and may take its time.
 
     t0   renewal sent                        trusted_until = t0(previous) + ttl - margin
     t1   no answer: sent again after a pause, until ...
@@ -22,6 +22,8 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from django.db import connections
 
 from . import signals
 from .backends.base import BaseLockBackend
@@ -149,15 +151,28 @@ class Kept:
             if self._error is not None or self._stopped:
                 return
             self._error = error
-        logger.warning("%s", error)
-        signals.lease_lost.send_robust(
-            type(self.backend), alias=self._lease.alias, name=self._lease.name, lease=self._lease, error=error
-        )
+        try:
+            threading.Thread(target=self._tell_and_leave, args=(error,), name="aegis-lost", daemon=True).start()
+        except RuntimeError:  # no thread is to be had: told late is better than never
+            self._tell(error)
+
+    def _tell(self, error: LeaseLost) -> None:
+        """Tell the holder before anybody who only observes."""
         if self._on_lost is not None:
             try:
                 self._on_lost(error)
             except Exception:
                 logger.exception("on_lost failed for lock %r (%s)", self._lease.name, self._lease.alias)
+        logger.warning("%s", error)
+        signals.lease_lost.send_robust(
+            type(self.backend), alias=self._lease.alias, name=self._lease.name, lease=self._lease, error=error
+        )
+
+    def _tell_and_leave(self, error: LeaseLost) -> None:
+        try:
+            self._tell(error)
+        finally:
+            connections.close_all()  # this thread's, which an observer may have opened
 
 
 def _next_renewal_in(lease: Lease) -> float:
@@ -258,9 +273,10 @@ def keep_alive(
 ) -> Iterator[Kept]:
     """Keep ``lease`` alive for the length of the block. Give it back afterwards: this only stops renewing.
 
-    ``on_lost`` is called once, from a thread of this module, as soon as the loss is known and at the end of
-    the trust window at the latest (half a second later at most, if the machine was suspended). ``on_renewed``
-    is called with the new handle after each renewal that counts. What they raise is logged. Where a lease is
+    ``on_lost`` is called once, in a thread of its own, as soon as the loss is known and at the end of the trust
+    window at the latest (half a second later at most, if the machine was suspended); the signal ``lease_lost``
+    follows in the same thread. ``on_renewed`` is called with the new handle after each renewal that counts, by
+    the thread that renews: it must be quick. What they raise is logged. Where a lease is
     not renewable it is only watched; without a trust window there is nothing to watch either.
     """
     kept = Kept(backend, lease, on_lost, on_renewed)

@@ -10,5 +10,5 @@ from django.dispatch import Signal
 lease_acquired = Signal()  # lease
 lease_refused = Signal()  # nothing more: the name is held by another
 lease_released = Signal()  # lease_id
-lease_lost = Signal()  # lease, error
+lease_lost = Signal()  # lease, error; sent in a thread of its own, after ``on_lost``
 lease_force_released = Signal()  # lease_id

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 FENCING = "locks/fencing.py"
+KEEPALIVE = "locks/keepalive.py"
 INTERRUPT = "scheduler/loss/interrupt.py"
 MAIN_THREAD = "scheduler/loss/main_thread.py"
 KILL = "scheduler/loss/kill.py"
 GUARD = "scheduler/loss/guard.py"
 TOKENS = "locks/migrations/0003_tokens_and_guards.py"
+OF_KEEPALIVE = "tests/unit/locks/test_keepalive.py::"
 OF_FENCING = "tests/unit/locks/test_fencing.py::"
 OF_GUARD = "tests/integration/test_commit_guard.py::"
 OF_LOST = "tests/integration/test_on_lost.py::"
@@ -176,10 +178,31 @@ OF_LOSS = [
     ),
     Mutation(
         "a lost lease stays due for renewal",
-        "locks/keepalive.py",
+        KEEPALIVE,
         r"self\.next_renewal = math\.inf",
         "pass",
-        ("tests/unit/locks/test_keepalive.py::test_a_lost_lease_keeps_no_thread_busy",),
+        (OF_KEEPALIVE + "test_a_lost_lease_keeps_no_thread_busy",),
+    ),
+    Mutation(
+        "whoever is told of a loss is told by the thread that found out",
+        KEEPALIVE,
+        r"        try:\n            threading\.Thread\(target=self\._tell_and_leave.*?(self\._tell\(error\)\n)",
+        r"        \1",
+        tuple(
+            f"{OF_KEEPALIVE}test_whoever_is_told_of_a_loss_may_take_its_time[{who}-{how}]"
+            for who in ("observer", "on_lost")
+            for how in ("renewing", "watching")
+        ),
+    ),
+    Mutation(
+        "observers of a loss come before its holder",
+        KEEPALIVE,
+        r"(        if self\._on_lost is not None:\n.*?)(        logger\.warning.*?\n        \)\n)",
+        r"\2\1",
+        (
+            OF_KEEPALIVE + "test_whoever_is_told_of_a_loss_may_take_its_time[observer-renewing]",
+            OF_KEEPALIVE + "test_whoever_is_told_of_a_loss_may_take_its_time[observer-watching]",
+        ),
     ),
     Mutation(
         "anybody may say that it is maintenance",

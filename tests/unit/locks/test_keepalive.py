@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from locks import Lease, LeaseLost, lock_backends
 from locks.backends.base import BaseLockBackend
 from locks.backends.redis import RedisLockBackend
-from locks.keepalive import keep_alive
+from locks.keepalive import Kept, keep_alive
 from locks.signals import lease_lost
 from locks.testing import FrozenClock, TcpProxy, exit_status, fork_child, wait_until
 from tests.contract.wires import WIRED, wired_redis
@@ -174,6 +175,49 @@ def test_the_loss_is_sent_as_a_signal(wired: Wired) -> None:
     finally:
         lease_lost.disconnect(observe)
     assert seen == [f"{WIRED} {kept.lease.name}"]
+
+
+@pytest.mark.parametrize("how", ["renewing", "watching"])
+@pytest.mark.parametrize("who", ["observer", "on_lost"])
+def test_whoever_is_told_of_a_loss_may_take_its_time(wired: Wired, who: str, how: str) -> None:
+    """One that hangs keeps no other lease from being renewed or watched, and no observer comes before ``on_lost``."""
+    backend, _ = wired
+    hanging, ended = threading.Event(), threading.Event()
+    told: list[LeaseLost] = []
+
+    def hang(*args: object, **kwargs: object) -> None:
+        hanging.set()
+        ended.wait(60)
+
+    if who == "observer":
+        lease_lost.connect(hang)
+    try:
+        with (
+            keep_alive(backend, acquired(backend, ttl=1), told.append if who == "observer" else hang) as unlucky,
+            keep_alive(backend, acquired(backend, ttl=1)) as healthy,
+            keep_alive(backend, acquired(backend, ttl=3), told.append) as second,
+        ):
+            lose(unlucky, how)
+            wait_until(hanging.is_set, what="the first who is told hangs")
+            assert len(told) == (1 if who == "observer" else 0)
+            before = healthy.renewals
+            wait_until(lambda: healthy.renewals > before, what="another lease is renewed meanwhile")
+            lose(second, how)
+            wait_until(lambda: second.lease.name in [error.name for error in told], what="another loss is told")
+            assert not ended.is_set()
+    finally:
+        ended.set()
+        lease_lost.disconnect(hang)
+
+
+def lose(kept: Kept, how: str) -> None:
+    """Let the renewing or the watching thread find out that the lease is lost."""
+    if how == "renewing":
+        kept.backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+        return
+    with kept.renewing:  # or a renewal on its way would prolong it
+        kept._lease = replace(kept.lease, trusted_until=kept.backend.clock())
+        wait_until(lambda: kept._error, what="the watching thread saw it")
 
 
 @pytest.mark.parametrize("alias", ["none", "optimistic"])
