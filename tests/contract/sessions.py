@@ -20,6 +20,7 @@ from locks import Lease, LeaseLost, LockUnavailable, connection, exclusive
 from locks.backends import session_registry, sessions
 from locks.backends.sessions import Session
 from locks.keepalive import keep_alive
+from locks.statements import PREPARE_AFTER
 from locks.testing import LockBackendContract, Outage, exit_status, fork_child, wait_until
 from tests.contract.pooler import TransactionPooler
 from tests.contract.wires import database_address, database_behind, wired_database, wired_row_backend
@@ -237,6 +238,26 @@ class SessionBackendContract(LockBackendContract):
             proxy.heal()
             assert backend.renew(lease).trusted_until > lease.trusted_until
             assert backend.release(lease) is True
+
+    def test_whichever_answer_comes_late_its_session_goes_on(self, name: str) -> None:
+        """One of them is that to the preparing of the statement by which a session is proven."""
+        with wired_database() as proxy:
+            backend = wired_row_backend(self.alias)
+            for renewals in range(PREPARE_AFTER + 1):
+                session_registry.close_resting()
+                lease = self.acquired(name, backend, ttl=30)
+                for _ in range(renewals):
+                    backend.renew(lease)
+                proxy.hold_answers()
+                with pytest.raises(LockUnavailable):
+                    backend.renew(Lease(**{**vars_of(lease), "ttl": 1.0}))
+                proxy.heal()
+                backend.renew(lease)
+                assert backend.verify(lease) is True
+                assert backend.release(lease) is True
+                again = self.acquired(name, backend, ttl=30)
+                backend.renew(again)
+                assert backend.release(again) is True
 
     def test_a_grant_nobody_heard_of_is_taken_up_by_the_same_id(
         self, name: str, monkeypatch: pytest.MonkeyPatch

@@ -82,6 +82,13 @@ OF_SESSIONS = [
         of_both("test_an_answer_that_comes_late_loses_nothing"),
     ),
     Mutation(
+        "a statement is prepared under the name of a try whose answer came too late",
+        "locks/statements.py",
+        r'name = b"%s_%d" % \(self\._name, self\._sent\)',
+        "name = self._name",
+        (ADVISORY + "test_whichever_answer_comes_late_its_session_goes_on",),
+    ),
+    Mutation(
         "any number of sessions rests",
         REGISTRY,
         r"surplus = beside\[.*?\n",
