@@ -194,11 +194,12 @@ class _Loop:
 
     def add(self, kept: Kept) -> None:
         with self.condition:
+            if self.thread is None or not self.thread.is_alive():
+                thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                thread.start()  # may fail; then the next lease tries again
+                self.thread = thread
             self.items.add(kept)
-            if self.thread is None:
-                self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-                self.thread.start()
-            elif self.due(kept) - kept.backend.clock() < self.wakes_at - boottime():
+            if self.due(kept) - kept.backend.clock() < self.wakes_at - boottime():
                 self.condition.notify()  # only then: short bodies would pay for switching threads
 
     def remove(self, kept: Kept) -> None:
@@ -283,9 +284,9 @@ def keep_alive(
     loops = [_process.watcher] if backend.trust_window else []
     if backend.trust_window and backend.renews_in_background:
         loops.append(_process.renewer(lease.alias))
-    for loop in loops:
-        loop.add(kept)
     try:
+        for loop in loops:
+            loop.add(kept)
         yield kept
     finally:
         for loop in loops:

@@ -28,10 +28,15 @@ class Aside:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; once."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"aegis-{self.name}", daemon=True)
-            self._thread.start()
+        """Begin, where it has not begun. Where that fails it is logged: call it again."""
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._run, name=f"aegis-{self.name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as trouble:
+                logger.warning("%s are left out: %s", self.name, trouble)
+            else:
+                self._thread = thread
 
     def stop(self) -> None:
         """Begin no other round. One that is under way is not waited for."""

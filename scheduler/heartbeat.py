@@ -31,10 +31,11 @@ class Heart:
 
     def add(self, execution_id: int) -> None:
         with self._changed:
+            if self._thread is None or not self._thread.is_alive():
+                thread = threading.Thread(target=self._beat, name="aegis-heartbeat", daemon=True)
+                thread.start()  # may fail; then the next body tries again
+                self._thread = thread
             self._running.add(execution_id)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="aegis-heartbeat", daemon=True)
-                self._thread.start()
             self._changed.notify()
 
     def remove(self, execution_id: int) -> None:

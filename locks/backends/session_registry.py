@@ -7,6 +7,7 @@ before. What was not given back in good order is closed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -147,8 +148,9 @@ def rest(session: Session) -> None:
         process.at_rest = [entry for entry in process.at_rest if entry not in surplus]
         process.at_rest.append((session.place, boottime(), session))
         if not process.sweeping:
-            process.sweeping = True
-            threading.Thread(target=process.sweep, name="aegis-sessions", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # no thread is to be had: the next that rests tries again
+                threading.Thread(target=process.sweep, name="aegis-sessions", daemon=True).start()
+                process.sweeping = True
     for _, _, old in surplus:
         old.close()
 

@@ -15,6 +15,7 @@ from locks.backends.session_registry import Key
 from locks.backends.sessions import DOOR, Session
 from locks.backends.sessions_backend import SessionBackend
 from locks.testing import exit_status, fork_child, wait_until
+from tests.support.threads import no_thread_once
 
 
 class RestingSessions:
@@ -97,6 +98,19 @@ class RestingSessions:
         wait_until(
             lambda: session_registry.resting_sessions() == 0, within=10, what="all sessions at rest are closed"
         )
+
+    def test_sessions_at_rest_are_closed_though_no_thread_was_to_be_had_at_first(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(session_registry, "REST", 0.1)
+
+        def rest() -> None:
+            with no_thread_once("aegis-sessions"):
+                self.served(name)
+            self.served(name)
+            wait_until(lambda: session_registry.resting_sessions() == 0, what="the session at rest is closed")
+
+        assert exit_status(fork_child(rest)) == 0
 
     def test_close_closes_what_rests_and_leaves_leases_alone(self, name: str) -> None:
         session = self.served(f"{name}.before")

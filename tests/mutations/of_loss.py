@@ -195,6 +195,17 @@ OF_LOSS = [
         ),
     ),
     Mutation(
+        "a thread that could not be started is believed in",
+        KEEPALIVE,
+        r" or not self\.thread\.is_alive\(\):.*?self\.thread = thread",
+        ":\n                self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)"
+        "\n                self.thread.start()",
+        tuple(
+            f"{OF_KEEPALIVE}test_a_thread_that_could_not_be_started_is_started_for_the_next_lease[{thread}]"
+            for thread in ("aegis-renew-redis", "aegis-watch")
+        ),
+    ),
+    Mutation(
         "observers of a loss come before its holder",
         KEEPALIVE,
         r"(        if self\._on_lost is not None:\n.*?)(        logger\.warning.*?\n        \)\n)",

@@ -8,13 +8,14 @@ from typing import cast
 
 import pytest
 
-from locks import Lease, LeaseLost, lock_backends
+from locks import Lease, LeaseLost, keepalive, lock_backends
 from locks.backends.base import BaseLockBackend
 from locks.backends.redis import RedisLockBackend
 from locks.keepalive import Kept, keep_alive
 from locks.signals import lease_lost
 from locks.testing import FrozenClock, TcpProxy, exit_status, fork_child, wait_until
 from tests.contract.wires import WIRED, wired_redis
+from tests.support.threads import no_thread_once
 
 pytestmark = pytest.mark.django_db
 
@@ -243,3 +244,22 @@ def test_a_forked_child_keeps_its_own_lease_alive(wired: Wired) -> None:
         assert exit_status(fork_child(keep_own)) == 0
         seen = kept.renewals
         wait_until(lambda: kept.renewals > seen, what="the parent goes on renewing")
+
+
+@pytest.mark.parametrize("thread", ["aegis-renew-redis", "aegis-watch"])
+def test_a_thread_that_could_not_be_started_is_started_for_the_next_lease(thread: str) -> None:
+    def keep() -> None:
+        backend = lock_backends["redis"]
+        with (
+            no_thread_once(thread),
+            pytest.raises(RuntimeError, match="start new thread"),
+            keep_alive(backend, acquired(backend, ttl=1)),
+        ):
+            pass
+        with keep_alive(backend, acquired(backend, ttl=1)) as kept:
+            wait_until(lambda: kept.renewals, what="the lease is renewed")
+            lose(kept, "watching")
+        assert not keepalive._process.watcher.items
+        assert not keepalive._process.renewer("redis").items
+
+    assert exit_status(fork_child(keep)) == 0
