@@ -141,4 +141,7 @@ def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: An
     params.pop("cursor_factory", None)
     session = " ".join(f"-c {name}={value}" for name, value in {**SESSION, **(settings or {})}.items())
     params["options"] = f"{params.get('options', '')} {session}".strip()
-    return BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
+    try:
+        return BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
+    except OSError as error:  # the process has no file descriptor left to wait with
+        raise psycopg.OperationalError(str(error)) from error

@@ -63,6 +63,8 @@ class Heart:
             ledger.beat_hearts(ids)
         except LedgerUnavailable as trouble:
             logger.warning("heartbeats of %d executions not stored: %s", len(ids), trouble)
+        except Exception:  # whatever it was, the next stamp may succeed
+            logger.exception("heartbeats of %d executions not stored", len(ids))
 
 
 _heart = Heart()

@@ -111,6 +111,12 @@ class Presence:
         threading.Thread(target=self._beat, name="aegis-presence", daemon=True).start()
 
     def _beat(self) -> None:
-        self.stamp()
+        self._stamp_or_log()
         while not self._stop.wait(conf("HEARTBEAT")):
+            self._stamp_or_log()
+
+    def _stamp_or_log(self) -> None:
+        try:
             self.stamp()
+        except Exception:  # whatever it was, the next stamp may succeed
+            logger.exception("%s could not show that it is alive", self.name)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import uuid
 from collections.abc import Iterator
@@ -335,3 +337,31 @@ def test_routing_is_for_one_thread() -> None:
         pytest.raises(psycopg.OperationalError, match="another thread"),
     ):
         pool.submit(connection.execute, "SELECT 1").result()
+
+
+def test_a_process_without_file_descriptors_cannot_reach_the_database() -> None:
+    """One descriptor is enough for the socket, and leaves none to wait with."""
+
+    def connect() -> None:
+        connection.connect("default").close()  # loads what is loaded on first use
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        taken = all_descriptors()
+        for _ in range(2):
+            with pytest.raises(psycopg.OperationalError):
+                connection.connect("default")
+            os.close(taken.pop())
+        for number in taken:
+            os.close(number)
+        connection.connect("default").close()
+
+    assert exit_status(fork_child(connect)) == 0
+
+
+def all_descriptors() -> list[int]:
+    """New descriptors, until the system has no more for this process."""
+    taken: list[int] = []
+    with contextlib.suppress(OSError):
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    return taken
