@@ -16,6 +16,7 @@ that the lease has not expired, what was read outside of the guard, anything in 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ SELECT current_setting('transaction_isolation'),
 """
 
 _STALE = "AE002"  # what GuardTable's trigger answers
+_FIRST_PAUSE = 0.05  # seconds until a database that refused is asked again; doubles up to ...
+_LAST_PAUSE = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,9 +219,11 @@ def _execute(
 ) -> connection.Rows:
     """Raise a fence, waiting for open guards of a former holder for as long as the own lease is good.
 
-    Both statements are idempotent for their lease id, so one is sent again after a lost reply.
+    Both statements are idempotent for their lease id, so one is sent again after a lost reply; after a pause, unless
+    the server has waited itself.
     """
     give_up_at = boottime() + ttl
+    pause = _FIRST_PAUSE
     while True:
         check()
         try:
@@ -235,6 +240,9 @@ def _execute(
                     f"{type(trouble).__name__}.",
                     name=params["name"],
                 ) from trouble
+            if not isinstance(trouble, psycopg.errors.LockNotAvailable):
+                time.sleep(max(0.0, min(pause, give_up_at - boottime())))
+                pause = min(_LAST_PAUSE, pause * 2)
 
 
 def _refuse_inside_transaction(name: str, using: str) -> None:

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connections, transaction
 
-from locks import StaleToken, connection, fencing
+from locks import LockUnavailable, StaleToken, connection, fencing
 from locks.testing import wait_until
 from tests.contract.rows import WAITING
+from tests.contract.wires import WIRED, wired_database
 
 RAISE = """
 UPDATE aegis_locks_fence SET token = token + 1, lease_id = %(lease_id)s WHERE name = %(name)s RETURNING token
@@ -98,3 +99,13 @@ def test_a_proof_waits_for_a_start_that_is_raising_the_fence(name: str) -> None:
             assert not proof.done()
         with pytest.raises(StaleToken):
             proof.result()
+
+
+@pytest.mark.django_db
+def test_a_database_that_refuses_at_once_is_asked_a_few_times(name: str) -> None:
+    proof = fencing.Proof(name=name, token=1, lease_id=uuid.uuid4(), ttl=1.0)
+    with wired_database() as proxy:
+        proxy.cut()
+        with pytest.raises(LockUnavailable, match="could not be raised"):
+            fencing.carry(proof, using=WIRED, check=lambda: None)
+        assert 2 <= proxy.dropped <= 20
