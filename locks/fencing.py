@@ -78,6 +78,7 @@ SELECT current_setting('transaction_isolation'),
 """
 
 _STALE = "AE002"  # what GuardTable's trigger answers
+_LONGEST_IDLE = 2**31 - 1  # milliseconds; the server's own bound on a time-out
 _FIRST_PAUSE = 0.05  # seconds until a database that refused is asked again; doubles up to ...
 _LAST_PAUSE = 1.0
 
@@ -267,7 +268,7 @@ def _is_nested(using: str) -> bool:
 
 def _tell(proof: Proof, using: str) -> None:
     told = {"name": proof.name, "token": str(proof.token), "lease_id": str(proof.lease_id)}
-    idle_ms = 0 if _is_nested(using) else max(1, int(proof.ttl * 900))
+    idle_ms = 0 if _is_nested(using) else min(_LONGEST_IDLE, max(1, int(proof.ttl * 900)))
     with connections[using].cursor() as cursor:
         cursor.execute(TELL, {**told, "idle_ms": str(idle_ms)})
         isolation = cursor.fetchone()[0]

@@ -7,6 +7,7 @@ import pytest
 from django.db import connections, transaction
 
 from locks import LockUnavailable, StaleToken, connection, fencing
+from locks.base import MAX_TTL
 from locks.testing import wait_until
 from tests.contract.rows import WAITING
 from tests.contract.wires import WIRED, wired_database
@@ -109,3 +110,12 @@ def test_a_database_that_refuses_at_once_is_asked_a_few_times(name: str) -> None
         with pytest.raises(LockUnavailable, match="could not be raised"):
             fencing.carry(proof, using=WIRED, check=lambda: None)
         assert 2 <= proxy.dropped <= 20
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_longest_lease_can_be_proven(name: str) -> None:
+    fencing.seed(name)
+    lease_id = uuid.uuid4()
+    token = raise_fence(name, lease_id)
+    with fencing.proven(fencing.Proof(name=name, token=token, lease_id=lease_id, ttl=MAX_TTL)):
+        pass
