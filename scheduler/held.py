@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
 
 from locks import InvalidLockBackend, lock_backends
 from locks.base import LeaseInfo, LeaseInfos
@@ -22,7 +21,7 @@ from scheduler.states import ExecutionState
 
 PATIENCE = 3.0  # seconds for the answer of all stores together
 STARTING = 2.0  # seconds that may lie between a lease and the row of its execution, at either end
-MOST = 500  # executions looked at
+MOST = 500  # running executions looked at whose lease no store shows
 _BEAT = "aegis.beat."
 
 HEALTHY, LATE, ORPHAN, OTHER = "Healthy", "Late renewal", "Orphan", "Held by code"
@@ -83,7 +82,7 @@ class Locks:
 
 
 def locks(patience: float = PATIENCE) -> Locks:
-    """What every store holds, in the order of names; four queries whatever is held."""
+    """What every store holds, in the order of names; five queries whatever is held."""
     infos, unread = _ask(patience)
     now = _now()
     executions = _executions([info.lease_id for info in infos if info.lease_id])
@@ -121,9 +120,10 @@ def _now() -> datetime:
 
 
 def _executions(leases: list[UUID]) -> dict[UUID | None, Execution]:
-    """Those that run, and whatever these leases were given to; by lease."""
-    wanted = Execution.objects.filter(Q(state=ExecutionState.RUNNING) | Q(lease_id__in=leases))
-    return {row.lease_id: row for row in wanted.select_related("tick").order_by("-id")[:MOST]}
+    """Whatever these leases were given to, and the newest that run under others; by lease."""
+    rows = Execution.objects.select_related("tick")
+    others = rows.filter(state=ExecutionState.RUNNING).exclude(lease_id__in=leases).order_by("-id")[:MOST]
+    return {row.lease_id: row for row in (*rows.filter(lease_id__in=leases), *others)}
 
 
 def excludes(alias: str) -> bool:

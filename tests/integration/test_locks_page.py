@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 from urllib.parse import urlencode
@@ -23,7 +24,7 @@ from django.urls import reverse
 from aegis_site.embedded import Services
 from locks import lock_backends
 from locks.base import Lease
-from scheduler import releasing
+from scheduler import held, releasing
 from scheduler.changes import Refused
 from scheduler.models import Execution, LockRelease
 from scheduler.signals import lock_force_released
@@ -125,9 +126,22 @@ def test_a_bounded_number_of_queries_whatever_is_held(
     assert shown.count('<th scope="row">') == 12
 
 
-def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None:
-    from datetime import timedelta
+def test_a_live_lease_is_no_orphan_however_many_run(
+    operator: Client, take: Callable[..., Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "MOST", 2)
+    monkeypatch.setattr(held, "STARTING", 0.0)
+    for number in range(4):
+        running(take("database", f"billing-{number}"))
+    lost = take("redis", "lost")
+    unlocked = running(lost, started_at=database_now() - timedelta(seconds=30))
+    lock_backends["redis"].release(lost)
+    shown = held.locks()
+    assert [one.state for one in shown.held] == ["Healthy"] * 4
+    assert [one.pk for one in shown.unlocked] == [unlocked.pk]
 
+
+def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None:
     long_ago = database_now() - timedelta(minutes=5)
     running(take("database", "silent"), heartbeat_at=long_ago, started_at=long_ago)
     running(take("database", "over"), state="lost", started_at=long_ago, ended_at=long_ago + timedelta(seconds=5))
@@ -151,8 +165,6 @@ def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None
 
 
 def test_a_run_whose_lease_is_gone_is_named(operator: Client, take: Callable[..., Lease]) -> None:
-    from datetime import timedelta
-
     lease = take("redis")
     running(lease, started_at=database_now() - timedelta(seconds=30))
     post(operator, lease)
