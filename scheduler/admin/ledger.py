@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
 from locks import lock_backends
 from scheduler.admin.exporting import ExportMixin
 from scheduler.admin.facts import FactAdmin, NamedSwitch, shown
+from scheduler.dashboard.links import UNSCHEDULED
 from scheduler.exporting import rivals
 from scheduler.models import Execution, Instance, Schedule, Tick
 
@@ -61,6 +62,20 @@ class _TicksSchedule(_OfSchedule):
     parameter_name = "tick__schedule__id__exact"
 
 
+class _Unscheduled(_Chosen):
+    """Ticks without a schedule, by what the pages call them; only a link of the overview sets it."""
+
+    title, parameter_name = "without a schedule", UNSCHEDULED
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        name = self.value()
+        called = Q(schedule_name=name) | Q(schedule_name="", task=name)
+        return queryset.filter(called, schedule=None) if name else queryset
+
+
 class _Worker(_Chosen):
     title, parameter_name = "worker", "worker"
 
@@ -76,7 +91,7 @@ class TickAdmin(ExportMixin, FactAdmin):
         shown("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies",
         shown("lock_alias"), shown("once_per_tick", boolean=True), "manual",
     )  # fmt: skip
-    list_filter = ("state", "outcome", _OfSchedule, _Strategy)
+    list_filter = ("state", "outcome", _OfSchedule, _Unscheduled, _Strategy)
     search_fields = ("schedule_name", "=lock_name")
     date_hierarchy = "fire_time"
 

@@ -68,12 +68,12 @@ class AlertAdmin(PageAdmin):
 
     def page(self, request: HttpRequest) -> dict[str, Any]:
         strip = header()
-        shown = alerts_page.context(request.GET.dict(), strip.now, self.path_of(Alert), self._url_of)
+        paths = self.path_of(Alert), self.path_of(Alert, "data")
+        shown = alerts_page.context(request.GET.dict(), strip.now, *paths, self._url_of)
         return {
             "title": "Alerts",
             "header": strip,
             "rules_url": self.path_of(Alert, "rules"),
-            "data_url": self.path_of(Alert, "data"),
             **shown,
         }
 

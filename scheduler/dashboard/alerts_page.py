@@ -40,8 +40,10 @@ class Row:
     url: str
 
 
-def context(given: Mapping[str, str], now: datetime, path: str, url_of: Callable[[int], str]) -> dict[str, Any]:
-    """What the template prints. Three queries."""
+def context(
+    given: Mapping[str, str], now: datetime, path: str, data: str, url_of: Callable[[int], str]
+) -> dict[str, Any]:
+    """What the template prints. ``path`` is the list's, ``data`` that of the JSON. Three queries."""
     params = Params({name: given[name] for name in ("state",) if name in given})
     state = given.get("state", "open")
     notes = []
@@ -67,6 +69,7 @@ def context(given: Mapping[str, str], now: datetime, path: str, url_of: Callable
         "every": alert_settings().every,
         "more": max(0, counts.get(state, 0) - MOST),
         "problems": params.problems,
+        "data_url": params.url(data, state=state),
     }
 
 

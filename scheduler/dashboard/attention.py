@@ -87,17 +87,17 @@ def _nobody(found: Found) -> Iterator[Item]:
 
 
 def _missed(found: Found) -> Iterator[Item]:
-    for (pk, schedule), tally in found.figures.schedules.items():
+    for key, tally in found.figures.schedules.items():
         if tally.missed:
             text = f"{tally.missed:,} fire time{'' if tally.missed == 1 else 's'} missed."
-            yield Item(what=schedule, text=text, tone="warn", url=found.links.ticks(TickOutcome.MISFIRED, pk))
+            yield Item(what=key[1], text=text, tone="warn", url=found.links.ticks(TickOutcome.MISFIRED, key))
 
 
 def _blocked(found: Found) -> Iterator[Item]:
-    for (pk, schedule), tally in found.figures.schedules.items():
+    for key, tally in found.figures.schedules.items():
         if number := tally.ended[TickOutcome.BLOCKED]:
             text = f"{number:,} tick{'' if number == 1 else 's'} blocked: the lock store did not answer."
-            yield Item(what=schedule, text=text, tone="warn", url=found.links.ticks(TickOutcome.BLOCKED, pk))
+            yield Item(what=key[1], text=text, tone="warn", url=found.links.ticks(TickOutcome.BLOCKED, key))
 
 
 def _orphans(found: Found) -> Iterator[Item]:

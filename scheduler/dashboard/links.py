@@ -11,10 +11,13 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from scheduler.charts import Window
+from scheduler.dashboard.facts import Key
 from scheduler.dashboard.figures import Moment
 from scheduler.dashboard.params import stamp
 
 _APP = "aegis_scheduler"
+# Filters the list of ticks by the name of a key that has no schedule.
+UNSCHEDULED = "unscheduled"
 
 
 def _nowhere(moment: Moment) -> str:
@@ -32,14 +35,16 @@ class Links:
     workers: str = ""
     around: Callable[[Moment], str] = _nowhere
 
-    def ticks(self, outcomes: str, schedule_id: int | None = None) -> str:
-        """The ticks of the window that ended so; several words are separated by commas, none means all."""
-        kept = {"outcome__in" if "," in outcomes else "outcome__exact": outcomes} if outcomes else {}
-        return self._list("tick", kept, "", "schedule", schedule_id)
+    def ticks(self, outcomes: str, key: Key | None = None) -> str:
+        """The ticks of the window that ended so, of one key or of the page's schedule; commas between words."""
+        kept = {"outcome__in" if "," in outcomes else "outcome__exact": outcomes}
+        if key is not None and key[0] is None:
+            kept[UNSCHEDULED] = key[1]
+        return self._list("tick", kept, "", key[0] if key else self.schedule_id)
 
-    def executions(self, states: str, schedule_id: int | None = None) -> str:
+    def executions(self, states: str) -> str:
         """The executions of the window's ticks in these states, comma separated."""
-        return self._list("execution", {"state__in": states}, "tick__", "tick__schedule", schedule_id)
+        return self._list("execution", {"state__in": states}, "tick__", self.schedule_id)
 
     def execution(self, number: int) -> str:
         """One execution on the timeline."""
@@ -50,7 +55,7 @@ class Links:
         form = self.lists.get("schedule", "")
         return f"{form}{number}/change/" if form and number is not None else ""
 
-    def _list(self, model: str, kept: dict[str, str], prefix: str, owner: str, schedule_id: int | None) -> str:
+    def _list(self, model: str, kept: dict[str, str], prefix: str, schedule_id: int | None) -> str:
         path = self.lists.get(model, "")
         if not path:
             return ""
@@ -59,9 +64,8 @@ class Links:
                 f"{prefix}fire_time__gte": stamp(self.window.start),
                 f"{prefix}fire_time__lt": stamp(self.window.end),
             }
-        chosen = self.schedule_id if schedule_id is None else schedule_id
-        if chosen is not None:
-            kept[f"{owner}__id__exact"] = str(chosen)
+        if schedule_id is not None:
+            kept[f"{prefix}schedule__id__exact"] = str(schedule_id)
         return f"{path}?{urlencode(kept, safe=':,')}"
 
 

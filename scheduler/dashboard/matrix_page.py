@@ -154,7 +154,7 @@ def context(found: Report, data: str) -> dict[str, Any]:
         "runs": [Link(text=str(run), url=f"?run={run.pk}", current=run.pk == here.run.pk) for run in here.runs]
         if here
         else [],
-        "data_url": data,
+        "data_url": found.params.url(data, run=here.run.pk if here else None),
     }
 
 

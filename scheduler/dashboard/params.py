@@ -113,9 +113,17 @@ class ScheduleFilter(forms.Form):
         super().__init__({name: params.given.get(name, "") for name in self.base_fields}, auto_id="filter-%s")
         rows = Schedule.objects.order_by("name").values_list("pk", "name")[:MOST_CHOICES]
         self.names = {str(pk): name for pk, name in rows}
+        if asked := self._beyond(params):
+            self.names |= {str(pk): name for pk, name in Schedule.objects.filter(pk=asked).values_list("pk", "name")}
         choice = self.fields["schedule"]
         assert isinstance(choice, forms.ChoiceField)
         choice.choices = [("", "All schedules"), *self.names.items()]
+
+    def _beyond(self, params: Params) -> int | None:
+        """The one that is asked for, where there are too many to offer it."""
+        asked = params.given.get("schedule", "")
+        known = len(self.names) < MOST_CHOICES or asked in self.names
+        return None if known else Params({"schedule": asked}).number("schedule")
 
     @property
     def schedule_id(self) -> int | None:

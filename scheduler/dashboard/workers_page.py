@@ -80,7 +80,7 @@ def context(found: Report, links: Links, data: str) -> dict[str, Any]:
         "hidden": found.hidden,
         "everyone": found.everyone,
         "selected": f"{links.timeline}?selected=",
-        "data_url": data,
+        "data_url": found.params.url(data, gone=1 if found.everyone else None),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -420,6 +421,15 @@ def test_a_viewer_reads_and_changes_nothing(client: Client) -> None:
     client.force_login(staff())
     assert client.get(reverse(LIST)).status_code == 403
     assert client.get(reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk])).status_code == 403
+
+
+def test_the_data_beside_the_list_are_those_of_the_list(handler: Client) -> None:
+    for state in ("open", "closed"):
+        over_at = database_now() if state == "closed" else None
+        Alert.objects.create(rule="missed", subject=state, message="m", state=state, closed_at=over_at)
+    for asked, shown in (({}, "open"), ({"state": "closed"}, "closed")):
+        (data,) = re.findall(r'href="([^"]*)">Data', handler.get(reverse(LIST), asked).content.decode())
+        assert [one["subject"] for one in handler.get(data).json()["alerts"]] == [shown]
 
 
 def test_rules_are_set_on_their_page(handler: Client) -> None:

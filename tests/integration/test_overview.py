@@ -15,8 +15,9 @@ from django.test import Client
 
 from aegis_site.demo.models import Effect
 from scheduler.charts import Window
+from scheduler.dashboard import params
 from scheduler.dashboard.impact import Impact
-from scheduler.models import Schedule
+from scheduler.models import Schedule, Tick
 from tests.support.engine import database_now, make_schedule
 from tests.support.pages import AT, NOON, alive, moment, ran, refused, staff, ticked, url, words
 
@@ -235,3 +236,41 @@ def test_a_path_that_leads_to_no_function_is_told_by_a_check(settings: Any, path
     assert "aegis.scheduler.E030" in {message.id for message in run_checks(tags=["aegis"])}
     settings.AEGIS = {"IMPACT": f"{__name__}.slow"}
     assert "aegis.scheduler.E030" not in {message.id for message in run_checks(tags=["aegis"])}
+
+
+def test_what_needs_attention_without_a_schedule_leads_to_its_own_ticks(
+    viewer: Client, overview: Callable[..., str]
+) -> None:
+    kept, gone = make_schedule("kept"), make_schedule("gone")
+    for schedule in (kept, gone):
+        ticked(schedule, -40, state="misfired", outcome="misfired", reason="late", missed_count=7)
+        ticked(schedule, -30, outcome="blocked", reason="store down")
+    call = ticked(gone, -20, outcome="blocked", reason="store down")
+    gone.delete()
+    Tick.objects.filter(pk=call.pk).update(schedule_name="", task="shop.tasks.send")
+    html = overview(at=AT, window="1h")
+    for what, said in (("gone", "7 fire times missed"), ("gone", "1 tick blocked"), ("shop.tasks.send", "1 tick")):
+        (leads,) = re.findall(rf'<b>{what}</b>: {said}[^<]*</span> <a href="([^"]*)"', html)
+        answer = viewer.get(unescape(leads))
+        assert answer.status_code == 200
+        assert [tick.schedule_name or tick.task for tick in answer.context["cl"].result_list] == [what]
+
+
+def test_a_schedule_beyond_those_offered_can_be_chosen(
+    overview: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(params, "MOST_CHOICES", 2)
+    *_, last = [make_schedule(f"job-{number}") for number in range(3)]
+    ticked(last, -30)
+    html = overview(at=AT, window="1h", schedule=last.pk)
+    assert "There is no schedule" not in html
+    assert f'<option value="{last.pk}" selected>job-2' in html
+    for nobody in ("999", "x", "9" * 30):
+        assert f"There is no schedule {nobody}" in overview(at=AT, window="1h", schedule=nobody)
+
+
+def test_who_holds_a_lock_is_said_of_runs_only(overview: Callable[..., str]) -> None:
+    """No store is asked here: code outside of any run may hold one."""
+    html = overview()
+    assert "No run holds a lock now." in html
+    assert "No lock is held" not in html

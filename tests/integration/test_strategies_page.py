@@ -202,12 +202,15 @@ def test_a_finding_that_another_fault_explains_as_well_is_no_mismatch(
     assert "Mismatch" not in html
 
 
-def test_an_older_run_can_be_chosen(page: Callable[..., str], tmp_path: Path) -> None:
+def test_an_older_run_can_be_chosen(client: Client, page: Callable[..., str], tmp_path: Path) -> None:
     load(tmp_path, soak())
     load(tmp_path, soak(at="2026-12-01T02:00:00+00:00", seed=8))
     assert "seed 8, version" in page("failurematrix")
     older = MeasuredRun.objects.get(seed=7)
-    assert "seed 7, version" in page("failurematrix", run=older.pk)
+    shown = page("failurematrix", run=older.pk)
+    assert "seed 7, version" in shown
+    (data,) = re.findall(r'href="([^"]*)">Data', shown)
+    assert "seed 7, version" in client.get(data).json()["run"]["conditions"]
     assert "is not a number" in page("failurematrix", run="x")
 
 

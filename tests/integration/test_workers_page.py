@@ -31,7 +31,9 @@ def row(html: str, name: str) -> str:
     return words(found[0]).strip() if found else ""
 
 
-def test_each_process_has_a_word_and_those_gone_for_long_are_behind_a_link(page: Callable[..., str]) -> None:
+def test_each_process_has_a_word_and_those_gone_for_long_are_behind_a_link(
+    client: Client, page: Callable[..., str]
+) -> None:
     now = (database_now() - NOON).total_seconds()
     for name, ago, fields in (
         ("fine", 0, {}), ("slow", 20, {}), ("lost", 300, {}), ("left", 300, {"stopped_at": database_now()}),
@@ -44,7 +46,10 @@ def test_each_process_has_a_word_and_those_gone_for_long_are_behind_a_link(page:
     assert row(html, "old") == ""
     assert "1 more is gone for longer than 15 minutes" in words(html)
     assert html.count("aegis-dimmed") == 2
-    assert "Gone" in row(page(gone="1"), "old")
+    everyone = page(gone="1")
+    assert "Gone" in row(everyone, "old")
+    (data,) = re.findall(r'href="([^"]*)">Data', everyone)
+    assert "old" in {one["name"] for one in client.get(data).json()["processes"]}
 
 
 def test_what_a_worker_runs_and_did_is_shown_beside_what_it_is(page: Callable[..., str]) -> None:
