@@ -14,6 +14,7 @@ from locks import InvalidLockBackend, lock_backends
 from scheduler.audit import bodies_of
 from scheduler.charts import Marker, Window
 from scheduler.collisions import Body
+from scheduler.dashboard.facts import TryRow
 from scheduler.models import Execution, ScheduleChange, Tick
 from scheduler.states import ExecutionState
 
@@ -64,6 +65,14 @@ def bodies_in(
     if len(bodies) <= most:
         return bodies, None
     return bodies[1:], bodies[1].started_at
+
+
+def bodies_beside(row: TryRow, now: datetime) -> list[Body]:
+    """The body of this try with those inside beside it under its lock name and the others of its tick."""
+    stay = Window(start=row.at, end=(row.until or now) + timedelta(microseconds=1))
+    near, _ = bodies_in(stay, {row.lock_name})
+    tick = bodies_of(Execution.objects.filter(tick_id=row.tick_id))
+    return [*{body.execution_id: body for body in (*near, *tick)}.values()]
 
 
 def markers_in(window: Window, schedule_id: int | None = None) -> list[Marker]:

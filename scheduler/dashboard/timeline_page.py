@@ -75,7 +75,7 @@ def report(given: Mapping[str, str]) -> Report:
         notes.append(_cut_note(window))
     bodies, _ = rows.bodies_in(window, {row.lock_name for row in found if row.started_at})
     met, repeated = overlaps(bodies, unlocked=rows.unlocked_aliases()), duplicates(bodies)
-    choice = _selected(params, {row.id: row for row in found}, met, repeated)
+    choice = _selected(params, {row.id: row for row in found}, met, repeated, strip.now)
     if not found:
         notes += empty_notes(params, window, now, wanted.schedule_id)
     return Report(
@@ -104,13 +104,16 @@ def _cut_note(window: Window) -> Note:
 
 
 def _selected(
-    params: Params, found: Mapping[int, TryRow], met: Overlaps, repeated: list[Duplicate]
+    params: Params, found: Mapping[int, TryRow], met: Overlaps, repeated: list[Duplicate], now: datetime
 ) -> Selected | None:
     """The one that was asked for, with the rows of its company; those that are not drawn are looked up."""
     number = params.number("selected")
     if number is None:
         return None
-    row = found.get(number)
+    row = found.get(number) or tries.tries_of([number]).get(number)
+    if row and row.started_at and len(company(number, met, repeated, None)) == 1:  # what is drawn is not all
+        bodies = rows.bodies_beside(row, now)
+        met, repeated = overlaps(bodies, unlocked=rows.unlocked_aliases()), duplicates(bodies)
     needed = company(number, met, repeated, row.holder_id if row else None)
     missing = [n for n in needed if n not in found]
     known = {**found, **(tries.tries_of(missing) if missing else {})}

@@ -254,6 +254,17 @@ def test_an_overlap_names_its_parties_and_its_cause(page: Callable[..., str]) ->
     assert "Overlap: baseline" in words(page("timeline", at=AT, selected=first.pk))
 
 
+def test_an_overlap_outside_of_the_window_is_told_as_well(page: Callable[..., str]) -> None:
+    far = {"from": "2027-03-27T11:00:00Z", "to": "2027-03-27T11:01:00Z"}
+    for one in collide():
+        near, away = (words(page("timeline", at=AT, selected=one.pk, **asked)) for asked in ({}, far))
+        for said in ("Overlap, proven", "was inside together with", "Duplicate:"):
+            assert said in near and said in away
+        assert "Nobody else was inside" not in away
+    alone = ran(ticked(make_schedule("alone"), -3000), "worker1", -3000, -2990)
+    assert "Nobody else was inside" in page("timeline", at=AT, selected=alone.pk)
+
+
 def test_tokens_are_named_where_there_are_some(page: Callable[..., str]) -> None:
     schedule = make_schedule("report", alias="redis")
     ran(ticked(schedule, -30), "worker1", -30, -20, token=910, state="lost")
