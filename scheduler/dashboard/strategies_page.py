@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -64,8 +64,8 @@ def report(given: Mapping[str, str]) -> Report:
     aliases = sorted({name for tally, _ in found.figures.groups.values() for name in tally.strategies})
     return Report(
         counted=found,
-        times=times(found.window, aliases),
-        takeovers=takeovers(found.window),
+        times=times(found.window, aliases, found.filter.schedule_id),
+        takeovers=takeovers(found.window, found.filter.schedule_id),
         measured=measured(),
     )
 
@@ -129,15 +129,18 @@ def _strips(found: Counted, timeline: str) -> list[BarChart]:
     """One small chart for each strategy, on one scale, an empty one where nothing collided."""
     groups, params = found.figures.groups, found.params
 
-    def link(start: datetime, end: datetime, word: str) -> str:
-        return params.url(timeline, window=None, **{"from": start, "to": end})
+    def links_of(strategy: str) -> Callable[[datetime, datetime, str], str]:
+        def link(start: datetime, end: datetime, word: str) -> str:
+            return params.url(timeline, window=None, strategy=strategy, **{"from": start, "to": end})
+
+        return link
 
     charts = strips(
         {name: bins for name, (_, bins) in groups.items()},
         window=found.window,
         step=found.step,
         zone=timezone.get_current_timezone(),
-        links=dict.fromkeys(groups, link),
+        links={name: links_of(next(iter(tally.strategies))) for name, (tally, _) in groups.items()},
         width=WIDTH,
         height=92,
     )

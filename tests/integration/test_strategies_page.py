@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -16,7 +18,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from scheduler.failures import FAILURES, STRATEGIES
-from scheduler.models import MeasuredRun
+from scheduler.models import MeasuredRun, Schedule
 from tests.support.engine import make_schedule
 from tests.support.pages import AT, ran, staff, ticked, url, words
 
@@ -73,6 +75,27 @@ def test_what_came_after_a_death_is_told_with_how_many(page: Callable[..., str])
     ran(ticked(good, -52), "worker2", -52, -51)
     assert dead.heartbeat_at is not None
     assert "8.0 s, longest 8.0 s (1 death)" in words(page("strategies", at=AT, window="1h"))
+
+
+def test_one_schedule_has_its_own_times_and_takeovers(page: Callable[..., str]) -> None:
+    some_days()
+    slow = make_schedule("slow", alias="redis", lock_name="another")
+    ran(ticked(slow, -200), "worker1", -200, -160, acquire_ms=900)
+    ran(ticked(slow, -150, outcome="abandoned"), "worker1", -150, -140, state="abandoned", ran=None)
+    ran(ticked(slow, -130), "worker2", -130, -90, acquire_ms=900)
+    assert cells(page("strategies", at=AT, window="1h"), "redis")[7] != "900.0 / 900.0 ms"
+    shown = cells(page("strategies", at=AT, window="1h", schedule=slow.pk), "redis")
+    assert shown[7:] == ["900.0 / 900.0 ms", "40.00 / 40.00 s", "20.0 s, longest 20.0 s (1 death)"]
+    other = Schedule.objects.get(name="baseline")
+    assert cells(page("strategies", at=AT, window="1h", schedule=other.pk), "none, tick guard off")[9] == (
+        "no death seen"
+    )
+
+
+def test_a_bar_leads_to_the_tries_of_its_strategy(page: Callable[..., str]) -> None:
+    some_days()
+    leads = re.findall(r'href="(/[^"]*timeline/[^"]*from=[^"]*)"', page("strategies", at=AT))
+    assert {parse_qs(urlsplit(unescape(link)).query).get("strategy", [""])[0] for link in leads} == {"none"}
 
 
 def test_strips_are_here_and_on_the_same_scales(page: Callable[..., str]) -> None:
