@@ -14,7 +14,7 @@ from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
 from scheduler.advice import Advice, advice
-from scheduler.dashboard.schedule_facts import p95_of
+from scheduler.dashboard.latest import p95_of
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
 from scheduler.registry import exclusive_tasks

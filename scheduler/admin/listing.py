@@ -19,6 +19,7 @@ from locks import lock_backends
 from locks.plain_lists import PlainList
 from scheduler.charts.scale import duration_words
 from scheduler.charts.sparkline import sparkline
+from scheduler.dashboard.headroom import ENOUGH
 from scheduler.dashboard.params import last
 from scheduler.dashboard.schedule_facts import DAY, Facts, facts_of, overlapping
 from scheduler.models import Schedule
@@ -27,7 +28,6 @@ from scheduler.notes import noted, notes
 GLYPHS = {"Active": "▶", "Paused": "❙❙", "Disabled": "○", "Broken": "✕", "Finished": "■", "Overdue": "!"}
 TONES = {"Active": "ok", "Paused": "mute", "Disabled": "mute", "Broken": "bad", "Finished": "mute", "Overdue": "warn"}
 OVERDUE = 10.0  # seconds after a fire time that no beat has stored
-ENOUGH = 0.2  # of the lease that should be left
 
 
 def word_of(schedule: Schedule, now: datetime) -> str:
@@ -222,7 +222,7 @@ def headroom_words(facts: Facts) -> str:
         return "n/a"
     if share is None:
         return "-"
-    if facts.renewed:
+    if facts.lease.renewed:
         return f"{share:.0%}" if share >= 0 else "renewed"
     if share < ENOUGH:
         return format_html(

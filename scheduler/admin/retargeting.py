@@ -17,7 +17,7 @@ from scheduler import releasing, running
 from scheduler.admin.verbs import Row, Verb, names
 from scheduler.changes import Refused
 from scheduler.dashboard.dialog import ReasonForm
-from scheduler.dashboard.schedule_facts import p95_of
+from scheduler.dashboard.latest import p95_of
 from scheduler.held import excludes
 from scheduler.models import Execution, LockName, Schedule, Tick
 from scheduler.retargeting import retarget, ttl_problem

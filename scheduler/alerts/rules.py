@@ -122,10 +122,9 @@ def _orphan(now: datetime, threshold: float) -> Iterator[Seen]:
 
 
 def _headroom(now: datetime, threshold: float) -> Iterator[Seen]:
-    for one in headroom.tight():
-        if one.share * 100 < threshold:
-            said = f"Lease {one.lease:g} s, 19 of 20 runs within {one.p95:.1f} s: {one.share:.0%} left."
-            yield Seen(subject=one.schedule, message=said, schedule_id=one.schedule_id)
+    for one in headroom.tight(threshold / 100):
+        said = f"Lease {one.lease:g} s, 19 of 20 runs within {one.p95:.1f} s: {one.share:.0%} left."
+        yield Seen(subject=one.schedule, message=said, schedule_id=one.schedule_id)
 
 
 def _clock(now: datetime, threshold: float) -> Iterator[Seen]:

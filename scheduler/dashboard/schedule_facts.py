@@ -6,44 +6,25 @@ A fixed number of queries for any number of schedules, each within a limit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db import connection
-
-from locks import InvalidLockBackend, lock_backends
 from scheduler.charts import Window
 from scheduler.charts.looks import Look
 from scheduler.charts.looks import outcome as look_of
 from scheduler.collisions import duplicates, overlaps
-from scheduler.dashboard import rows
+from scheduler.dashboard import latest, rows
+from scheduler.dashboard.headroom import Lease, lease_that_guards
 from scheduler.dashboard.outcomes import OPEN, OVERLAP, POSSIBLE, Collided, outcome_of
 from scheduler.dashboard.summary import aligned, figures_in
 from scheduler.models import Schedule
 from scheduler.states import TickOutcome
 
-SHOWN = 60  # ticks of a sparkline
 DAY = timedelta(hours=24)
 STEP = 1_800  # seconds, of the figures' bins
 MOST_BODIES = 500  # newest ones whose collisions are marked in the sparklines
-
-# in: ids, shown. out: schedule, tick, fire_time, state, outcome, lock_alias, ttl, manual, longest run (s), workers.
-_TICKS = """
-SELECT s.id, t.id, t.fire_time, t.state, t.outcome, t.lock_alias, t.ttl, e.ran, e.workers, e.token, e.rivals, e.began
-FROM unnest(%(ids)s::bigint[]) s(id)
-CROSS JOIN LATERAL (
-    SELECT id, fire_time, state, outcome, lock_alias, ttl FROM aegis_scheduler_tick
-    WHERE schedule_id = s.id AND manual_key IS NULL ORDER BY fire_time DESC LIMIT %(shown)s
-) t
-LEFT JOIN LATERAL (
-    SELECT max(ran) AS ran, array_agg(DISTINCT worker) FILTER (WHERE started_at IS NOT NULL) AS workers,
-           max(token) AS token, count(*) FILTER (WHERE started_at IS NULL) AS rivals, min(started_at) AS began
-    FROM aegis_scheduler_execution WHERE tick_id = t.id
-) e ON true
-ORDER BY s.id, t.fire_time DESC
-"""
 
 
 class TickFact(NamedTuple):
@@ -83,8 +64,7 @@ class Facts:
     overlaps: int = 0
     possible: int = 0
     once: int = 0
-    lease: float | None = None
-    renewed: bool = False
+    lease: Lease | None = None
 
     @property
     def prevented(self) -> int:
@@ -98,27 +78,13 @@ class Facts:
 
     def percentile(self, share: float) -> float | None:
         """Of the latest runs, seconds; None where there are fewer than five."""
-        return percentile((tick.ran for tick in self.ticks), share)
+        return latest.percentile((tick.ran for tick in self.ticks), share)
 
     @property
     def headroom(self) -> float | None:
         """The share of the lease that nineteen runs of twenty leave over."""
         p95 = self.percentile(0.95)
-        return None if p95 is None or not self.lease else 1 - p95 / self.lease
-
-
-def percentile(runs: Iterable[float | None], share: float) -> float | None:
-    """Of runs (seconds; None: it was not run); None where there are fewer than five."""
-    ran = sorted(seconds for seconds in runs if seconds is not None)
-    return ran[min(len(ran) - 1, int(share * len(ran)))] if len(ran) >= 5 else None
-
-
-def p95_of(ids: Collection[int]) -> dict[int, float | None]:
-    """The 95th percentile of the latest runs of each schedule, seconds. One query, and no count of a day."""
-    runs: dict[int, list[float | None]] = {pk: [] for pk in ids}
-    for row in _latest(ids):
-        runs[row[0]].append(row[7])
-    return {pk: percentile(ran, 0.95) for pk, ran in runs.items()}
+        return None if p95 is None or self.lease is None else self.lease.left(p95)
 
 
 def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]:
@@ -128,20 +94,14 @@ def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]
         return found
     window = Window(start=now - DAY, end=now)
     collided = collisions({schedule.lock_id for schedule in schedules}, window)
-    for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in _latest(found):
+    for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in latest.ticks_of(found):
         word = outcome_of(tick, state, outcome, collided)
         fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
         found[pk].ticks.append(fact)
     _count(found, window)
     for schedule in schedules:
-        found[schedule.pk].lease, found[schedule.pk].renewed = _lease(schedule)
+        found[schedule.pk].lease = lease_that_guards(schedule)
     return found
-
-
-def _latest(ids: Iterable[int]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(_TICKS, {"ids": list(ids), "shown": SHOWN})
-        return cursor.fetchall()
 
 
 def collisions(lock_names: Collection[str] | None, window: Window) -> Collided:
@@ -162,17 +122,6 @@ def _count(found: Mapping[int, Facts], window: Window) -> None:
             facts.overlaps += tally.hit[OVERLAP]
             facts.possible += tally.hit[POSSIBLE]
             facts.once += tally.outcomes[TickOutcome.EXECUTED]
-
-
-def _lease(schedule: Schedule) -> tuple[float | None, bool]:
-    """The TTL that guards it, if a clock ends its lease, and whether the lease is renewed."""
-    try:
-        backend = lock_backends[schedule.lock.alias_in_force or schedule.lock.alias_wanted]
-    except InvalidLockBackend:
-        return None, False
-    if not backend.exclusive or backend.session_bound:
-        return None, False
-    return schedule.ttl or backend.ttl, backend.renewable
 
 
 def overlapping(window: Window) -> set[int]:

@@ -109,7 +109,7 @@ def chart(facts: Facts, lists: dict[str, str]) -> RunTimes | None:
         )
         for tick in facts.ticks
     ]  # fmt: skip
-    return run_times(runs, facts.lease, width=WIDTH) if runs else None
+    return run_times(runs, facts.lease.seconds if facts.lease else None, width=WIDTH) if runs else None
 
 
 def _by_hand(schedule: Schedule) -> list[Tick]:
@@ -148,7 +148,7 @@ def as_json(schedule: Schedule) -> dict[str, Any]:
         "schema": 1,
         "schedule": schedule.name,
         "now": now.isoformat(),
-        "lease": facts.lease,
+        "lease": facts.lease.seconds if facts.lease else None,
         "day": {"overlaps": facts.overlaps, "possible_overlaps": facts.possible, "outcomes": dict(facts.counts)},
         "ticks": [_tick(tick) for tick in facts.ticks],
     }

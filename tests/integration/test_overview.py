@@ -274,3 +274,33 @@ def test_who_holds_a_lock_is_said_of_runs_only(overview: Callable[..., str]) -> 
     html = overview()
     assert "No run holds a lock now." in html
     assert "No lock is held" not in html
+
+
+def test_headroom_is_of_the_schedules_own_runs_and_the_list_says_the_same(
+    viewer: Client, overview: Callable[..., str]
+) -> None:
+    now = (database_now() - NOON).total_seconds()
+    quick = make_schedule("quick", alias="optimistic", ttl=30, lock_name="shared")
+    slow = make_schedule("slow", alias="optimistic", ttl=30, lock_name="shared")
+    for number in range(6):
+        for schedule, took, at in ((quick, 1, now - 600), (slow, 25, now - 590)):
+            ran(ticked(schedule, at + 40 * number), "worker1", at + 40 * number, at + 40 * number + took)
+    for kind in ("worker", "beat"):
+        alive(kind, kind, since=now - 60, until=now)
+    (said,) = attention(overview(window="1h"))
+    assert "slow : its lease of 30 s is not renewed, and 19 of 20 runs end within 25.0 s: 17% left" in said
+    shown = words(viewer.get(url("schedule_changelist")).content.decode())
+    assert "17% !" in shown and "97%" in shown
+
+
+def test_a_tight_lease_is_seen_however_many_schedules_renew_theirs(overview: Callable[..., str]) -> None:
+    now = (database_now() - NOON).total_seconds()
+    model = make_schedule("renewed-0")
+    Schedule.objects.bulk_create(
+        Schedule(name=f"renewed-{number}", task=model.task, lock=model.lock, once_at=model.once_at)
+        for number in range(1, 201)
+    )
+    tight = make_schedule("tight", alias="optimistic", ttl=10)
+    for number in range(6):
+        ran(ticked(tight, now - 600 + 20 * number), "worker1", now - 600 + 20 * number, now - 590.5 + 20 * number)
+    assert any("tight : its lease of 10 s is not renewed" in said for said in attention(overview(window="1h")))
