@@ -20,8 +20,8 @@ from locks.plain_lists import PlainList
 from scheduler.charts.scale import duration_words
 from scheduler.charts.sparkline import sparkline
 from scheduler.dashboard.headroom import ENOUGH
-from scheduler.dashboard.params import last
-from scheduler.dashboard.schedule_facts import DAY, Facts, facts_of, overlapping
+from scheduler.dashboard.notes import cut_text
+from scheduler.dashboard.schedule_facts import Facts, facts_of, overlapping
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
 
@@ -83,11 +83,13 @@ class OverlapFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
         if self.value() != "yes":
             return queryset
-        return queryset.filter(pk__in=overlapping(last(DAY.total_seconds(), timezone.now())))
+        return queryset.filter(pk__in=overlapping(timezone.now()))
 
 
 class FactsChangeList(ChangeList):
-    """Asks for the facts of the page's rows together, and hands them to the rows."""
+    """Asks for the facts of the page's rows together, and hands them to the rows; ``cut``: what was not counted."""
+
+    cut = ""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -96,6 +98,8 @@ class FactsChangeList(ChangeList):
         facts = facts_of(rows, now)
         for row in rows:
             row.facts, row.seen_at = facts[row.pk], now
+            if start := row.facts.counted_from:
+                self.cut = cut_text(start)
         self.result_list = rows
 
 

@@ -13,6 +13,7 @@ from scheduler import held
 from scheduler.cli._table import table
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.locks_page import lock_json
+from scheduler.dashboard.notes import cut_text
 from scheduler.overview import Overview, overview
 
 HELP = "What the overview says, in words, and every held lock; exit 69: the database or a store does not answer."
@@ -49,6 +50,7 @@ def _json(strip: Header, found: Overview, locks: held.Locks, status: int) -> dic
         "workers": strip.workers,
         "workers_silent": strip.workers_silent,
         **asdict(found),
+        "counted_from": found.counted_from.isoformat() if found.counted_from else None,
         "locks": [lock_json(one) for one in locks.held],
         "unreachable": [one.alias for one in locks.unread],
         "running_without_lock": len(locks.unlocked),
@@ -66,5 +68,7 @@ def _lines(strip: Header, found: Overview, locks: held.Locks) -> list[tuple[str,
         ("Schedules", states),
         ("Ticks, 24 h", outcomes),
         ("Overlaps, 24 h", f"{found.overlaps} proven, {found.possible_overlaps} possible"),
+        ("Missed, 24 h", f"{found.missed_fire_times} fire times"),
+        *([("", cut_text(found.counted_from))] if found.counted_from else []),
         ("Running", f"{found.running}" + (f", {len(locks.unlocked)} without a lock" if locks.unlocked else "")),
     ]

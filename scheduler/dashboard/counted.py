@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
-
 from scheduler.charts import Window, bin_seconds
 from scheduler.dashboard import rows
 from scheduler.dashboard.figures import Figures
 from scheduler.dashboard.header import Header, header
-from scheduler.dashboard.notes import Note, empty_notes
+from scheduler.dashboard.notes import Note, cut_text, empty_notes
 from scheduler.dashboard.params import SPANS, Params, ScheduleFilter, last, shortest_span
 from scheduler.dashboard.summary import SLICE, aligned, figures_in
 
@@ -63,7 +61,7 @@ def counted(given: Mapping[str, str]) -> Counted:
     notes = [Note(problem) for problem in params.problems]
     if cut is not None:
         window = Window(start=cut, end=now)
-        notes.append(_cut_note(window, span))
+        notes.append(Note(f"{cut_text(cut, span)} Choose a shorter window or one schedule."))
     if not figures.total.ticks:
         notes += empty_notes(params, window, now, schedule_id)
     return Counted(
@@ -80,11 +78,3 @@ def _span(params: Params, schedule_id: int | None, now: datetime) -> str:
     if asked in SPANS:
         return asked
     return shortest_span(rows.latest_tick(schedule_id, before=now), now)
-
-
-def _cut_note(window: Window, span: str) -> Note:
-    start = timezone.localtime(window.start)
-    return Note(
-        f"The last {span} hold more than is counted on one page: these figures begin at {start:%H:%M:%S} on "
-        f"{start.day} {start:%b}. Choose a shorter window or one schedule."
-    )

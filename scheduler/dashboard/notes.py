@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 
 from scheduler.charts import Window
 from scheduler.charts.scale import duration_words
@@ -21,6 +22,15 @@ class Note:
     text: str
     link: str = ""
     url: str = ""
+
+
+def cut_text(start: datetime, span: str = "24h") -> str:
+    """That the figures of a window begin later than it does."""
+    local = timezone.localtime(start)
+    return (
+        f"The last {span} hold more than is counted on one page: these figures begin at {local:%H:%M:%S} on "
+        f"{local.day} {local:%b}."
+    )
 
 
 def empty_notes(params: Params, window: Window, now: datetime, schedule_id: int | None) -> list[Note]:

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from scheduler.audit import bodies_of
 from scheduler.charts import Window
 from scheduler.charts.looks import Look
 from scheduler.charts.looks import outcome as look_of
-from scheduler.collisions import duplicates, overlaps
-from scheduler.dashboard import latest, rows
+from scheduler.dashboard import latest, rows, window_rows
+from scheduler.dashboard.figures import Collisions, Figures
 from scheduler.dashboard.headroom import Lease, lease_that_guards
 from scheduler.dashboard.outcomes import OPEN, OVERLAP, POSSIBLE, Collided, outcome_of
 from scheduler.dashboard.summary import aligned, figures_in
-from scheduler.models import Schedule
+from scheduler.models import Execution, Schedule
 from scheduler.states import TickOutcome
 
 DAY = timedelta(hours=24)
 STEP = 1_800  # seconds, of the figures' bins
-MOST_BODIES = 500  # newest ones whose collisions are marked in the sparklines
 
 
 class TickFact(NamedTuple):
@@ -54,8 +54,9 @@ class TickFact(NamedTuple):
 
 @dataclass(slots=True)
 class Facts:
-    """Of one schedule. ``ticks``: the newest first; the counts are those of 24 hours.
+    """Of one schedule. ``ticks``: the newest first; the counts are those of 24 hours, or ``counted_from`` then on.
 
+    ``counts``: ticks by how they ended; ``overlaps`` and ``possible``: bodies too many; ``missed``: fire times;
     ``once``: ticks that one body ran to its end, and none beside it.
     """
 
@@ -63,7 +64,9 @@ class Facts:
     counts: Counter[str] = field(default_factory=Counter)
     overlaps: int = 0
     possible: int = 0
+    missed: int = 0
     once: int = 0
+    counted_from: datetime | None = None
     lease: Lease | None = None
 
     @property
@@ -92,40 +95,47 @@ def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]
     found = {schedule.pk: Facts() for schedule in schedules}
     if not found:
         return found
-    window = Window(start=now - DAY, end=now)
-    collided = collisions({schedule.lock_id for schedule in schedules}, window)
-    for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in latest.ticks_of(found):
+    ticks = latest.ticks_of(found)
+    collided = _collided([row[1] for row in ticks])
+    for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in ticks:
         word = outcome_of(tick, state, outcome, collided)
         fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
         found[pk].ticks.append(fact)
-    _count(found, window)
+    _count(found, now)
     for schedule in schedules:
         found[schedule.pk].lease = lease_that_guards(schedule)
     return found
 
 
-def collisions(lock_names: Collection[str] | None, window: Window) -> Collided:
-    """The ticks whose bodies collided, of the newest bodies in the window, of these lock names or of all."""
-    bodies, _ = rows.bodies_in(window, lock_names, MOST_BODIES)
-    met, repeated = overlaps(bodies, unlocked=rows.unlocked_aliases()), duplicates(bodies)
-    return Collided.of(met, repeated, {body.execution_id: body.tick_id for body in bodies})
+def _collided(ticks: Collection[int]) -> Collided:
+    """Which of these ticks collided, by their own bodies and those beside them under their lock names."""
+    near = window_rows.company_of_ticks(ticks, rows.MOST_BODIES)
+    bodies = bodies_of(Execution.objects.filter(pk__in=near)) if near else []
+    return Collisions.among(bodies, rows.unlocked_aliases()).collided
 
 
-def _count(found: Mapping[int, Facts], window: Window) -> None:
-    """The figures of the day, as the overview counts them."""
-    figures, _ = figures_in(aligned(window, STEP), STEP)
+def day_until(now: datetime, schedule_id: int | None = None) -> tuple[Figures, datetime | None]:
+    """The figures of 24 hours as the overview counts them, and from when on where there is too much to count."""
+    return figures_in(aligned(Window(start=now - DAY, end=now), STEP), STEP, schedule_id)
+
+
+def _count(found: Mapping[int, Facts], now: datetime) -> None:
+    figures, cut = day_until(now, next(iter(found)) if len(found) == 1 else None)
+    for facts in found.values():
+        facts.counted_from = cut
     for (pk, _name), tally in figures.schedules.items():
-        facts = found.get(pk) if pk is not None else None
-        if facts is not None:
+        if pk is not None and pk in found:
+            facts = found[pk]
             for outcome, number in tally.ended.items():
                 facts.counts[outcome or OPEN] += number
-            facts.overlaps += tally.hit[OVERLAP]
-            facts.possible += tally.hit[POSSIBLE]
+            facts.overlaps += tally.too_many[OVERLAP]
+            facts.possible += tally.too_many[POSSIBLE]
+            facts.missed += tally.missed
             facts.once += tally.outcomes[TickOutcome.EXECUTED]
 
 
-def overlapping(window: Window) -> set[int]:
-    """The schedules with a proven or possible overlap in the window."""
-    figures, _ = figures_in(aligned(window, STEP), STEP)
+def overlapping(now: datetime) -> set[int]:
+    """The schedules with a proven or possible overlap in 24 hours."""
+    figures, _ = day_until(now)
     found = figures.schedules.items()
     return {pk for (pk, _), tally in found if pk is not None and (tally.hit[OVERLAP] or tally.hit[POSSIBLE])}

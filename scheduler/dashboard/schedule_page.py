@@ -13,8 +13,10 @@ from scheduler.charts.looks import outcome
 from scheduler.charts.runtimes import Run, RunTimes, run_times
 from scheduler.charts.scale import duration_words
 from scheduler.dashboard.bounds import none_of
+from scheduler.dashboard.notes import cut_text
 from scheduler.dashboard.params import WIDTH
 from scheduler.dashboard.schedule_facts import Facts, TickFact, facts_of
+from scheduler.dashboard.tiles import share as share_of
 from scheduler.explain import FireTimePreview
 from scheduler.models import Schedule, ScheduleChange, Tick
 from scheduler.notes import notes
@@ -46,7 +48,7 @@ def context(schedule: Schedule, lists: dict[str, str]) -> dict[str, Any]:
         "word": word,
         "glyph": GLYPHS[word],
         "tone": TONES[word],
-        "notes": notes(schedule, now),
+        "notes": [*notes(schedule, now), *([cut_text(facts.counted_from)] if facts.counted_from else [])],
         "explained": _explained(schedule),
         "next_runs": _next(schedule, now) if word in ("Active", "Overdue") else [],
         "inside": inside([schedule.lock_id]).get(schedule.lock_id, []),
@@ -81,16 +83,16 @@ def _next(schedule: Schedule, now: datetime) -> list[FireTimePreview]:
 def figures(facts: Facts) -> list[tuple[str, str]]:
     """Of 24 hours, and of the latest runs."""
     total = sum(facts.counts.values())
-    over = total - facts.counts["open"]
-    ran = f"{facts.once / over:.1%}" if over else "-"
-    met = f"{facts.overlaps}" if facts.overlaps else none_of(over)
+    ran = share_of(facts.once, total) if total else "-"
+    met = f"{facts.overlaps}" if facts.overlaps else none_of(total)
+    numbers = {**facts.counts, "misfired": facts.missed}
     shown = [("Ticks, 24 h", f"{total}"), ("Ran once", ran), ("Overlaps", met)]
     if facts.possible:
         shown.append(("Possible overlaps", f"{facts.possible}"))
     shown += [
-        (outcome(key).label, str(facts.counts[key]))
+        (outcome(key).label, str(numbers.get(key, 0)))
         for key in ("prevented", "misfired", "failed", "lost", "abandoned", "blocked")
-        if facts.counts[key] or key in ("prevented", "misfired")
+        if numbers.get(key) or key in ("prevented", "misfired")
     ]
     for label, share in (("p50", 0.5), ("p95", 0.95), ("Longest", 1.0)):
         found = facts.percentile(share)
@@ -149,7 +151,13 @@ def as_json(schedule: Schedule) -> dict[str, Any]:
         "schedule": schedule.name,
         "now": now.isoformat(),
         "lease": facts.lease.seconds if facts.lease else None,
-        "day": {"overlaps": facts.overlaps, "possible_overlaps": facts.possible, "outcomes": dict(facts.counts)},
+        "day": {
+            "overlaps": facts.overlaps,
+            "possible_overlaps": facts.possible,
+            "missed_fire_times": facts.missed,
+            "outcomes": dict(facts.counts),
+            "counted_from": facts.counted_from.isoformat() if facts.counted_from else None,
+        },
         "ticks": [_tick(tick) for tick in facts.ticks],
     }
 

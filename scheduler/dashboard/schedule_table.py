@@ -71,7 +71,7 @@ def figures_of(tally: Tally) -> tuple[Figure, ...]:
         _toned(tally.too_many[OVERLAP], "bad"),
         _toned(tally.too_many[POSSIBLE], "warn"),
         _toned(tally.missed, "warn"),
-        _toned(sum(tally.outcomes[word] for word in (TickOutcome.BLOCKED, *TROUBLE)), "warn"),
+        _toned(sum(tally.ended[word] for word in (TickOutcome.BLOCKED, *TROUBLE)), "warn"),
     )
 
 

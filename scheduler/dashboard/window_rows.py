@@ -44,25 +44,28 @@ FROM {_TICKS_OF} {_TRIES_OF}
 WHERE e.state IN ('prevented', 'duplicate')
 GROUP BY 1, 2, 3, 4, 6, 7, 8
 """  # noqa: S608
-# in:  parts, schedule or null, most. out: the bodies that may have collided, the newest first.
-#
-# ``mine`` are the bodies of the ticks; ``near`` those under their names that may be inside with them, of which those
-# that were inside for more than an hour have an index of their own; ``swept`` goes through them in the order of
-# starting: one that starts before all earlier ones have ended has company, and so have those before it.
-_COMPANY = f"""
+# Of a body: when it started, and the last that it may have been inside.
+_STAY = """e.id, e.started_at AS s,
+               CASE WHEN e.state = 'running' THEN 'infinity'::timestamptz
+                    ELSE greatest(e.started_at, e.ended_at, e.heartbeat_at, e.returned_at) END AS f
+        FROM aegis_scheduler_execution e WHERE e.lock_name = span.lock_name AND e.began"""
+
+
+def _company(mine: str, recent: str) -> str:
+    """SQL for the bodies that may have collided, as id and start, the newest ``most`` first.
+
+    ``mine`` are the bodies asked about, in stretches ``n``; ``near`` those under their names that may be inside
+    with them: the ``recent`` ones, and those inside for more than an hour, which have an index of their own;
+    ``swept`` goes through them in the order of starting: one that starts before all earlier ones have ended has
+    company, and so have those before it.
+    """
+    return f"""
 WITH mine AS MATERIALIZED (
-    SELECT part.n, e.id, e.tick_id, e.lock_name, e.started_at FROM {_TICKS_OF} {_TRIES_OF} WHERE e.began
+    {mine}
 ), span AS MATERIALIZED (
     SELECT n, lock_name, min(started_at) AS a, max(started_at) AS z FROM mine GROUP BY n, lock_name
 ), near AS (
-    SELECT span.n, span.lock_name, e.* FROM span CROSS JOIN LATERAL (
-        SELECT e.id, e.started_at AS s,
-               CASE WHEN e.state = 'running' THEN 'infinity'::timestamptz
-                    ELSE greatest(e.started_at, e.ended_at, e.heartbeat_at, e.returned_at) END AS f
-        FROM aegis_scheduler_execution e
-        WHERE e.lock_name = span.lock_name AND e.began
-          AND e.started_at <= span.z AND e.started_at >= span.a - interval '1 hour' OFFSET 0
-    ) e WHERE e.f >= span.a
+    SELECT span.n, span.lock_name, e.* FROM span CROSS JOIN LATERAL ({recent}) e WHERE e.f >= span.a
     UNION ALL
     SELECT span.n, span.lock_name, e.id, e.started_at, 'infinity'::timestamptz
     FROM span JOIN aegis_scheduler_execution e ON e.lock_name = span.lock_name AND e.state = 'running'
@@ -86,6 +89,29 @@ SELECT id, s FROM (
     WHERE tick_id IN (SELECT tick_id FROM mine GROUP BY tick_id HAVING count(*) > 1)
 ) company ORDER BY s DESC, id DESC LIMIT %(most)s
 """  # noqa: S608
+
+
+# in:  parts, schedule or null, most.
+_COMPANY = _company(
+    f"SELECT part.n, e.id, e.tick_id, e.lock_name, e.started_at FROM {_TICKS_OF} {_TRIES_OF} WHERE e.began",  # noqa: S608
+    f"SELECT {_STAY} AND e.started_at <= span.z AND e.started_at >= span.a - interval '1 hour' OFFSET 0",
+)
+# in:  ticks, before, most. Those of one name with less than a minute between them are one stretch, so that a schedule
+#      that is seldom due is not read together with all that ran under its name in the meantime.
+_COMPANY_OF_TICKS = _company(
+    f"""SELECT count(*) FILTER (WHERE apart) OVER (PARTITION BY lock_name ORDER BY started_at, id) AS n,
+           id, tick_id, lock_name, started_at
+    FROM (SELECT e.id, e.tick_id, e.lock_name, e.started_at,
+                 e.started_at - lag(e.started_at) OVER (PARTITION BY e.lock_name ORDER BY e.started_at, e.id)
+                 > interval '1 minute' AS apart
+          FROM unnest(%(ticks)s::bigint[]) t (id) {_TRIES_OF} WHERE e.began) tries""",  # noqa: S608
+    f"""SELECT {_STAY} AND e.started_at BETWEEN span.a AND span.z
+    UNION ALL (
+        SELECT {_STAY} AND e.started_at < span.a AND e.started_at >= span.a - interval '1 hour'
+        ORDER BY e.started_at DESC LIMIT %(before)s)""",
+)
+# Bodies looked at before each stretch for one that is inside yet.
+BEFORE = 100
 # in:  parts, schedule or null, most. out: the fire times of the last tick that fits, and of the next one.
 _LAST_THAT_FITS = f"""
 SELECT t.fire_time FROM {_TICKS_OF}
@@ -121,6 +147,12 @@ def refused_of(parts: Parts, step: int, schedule_id: int | None = None) -> list[
 def company(parts: Parts, most: int, schedule_id: int | None = None) -> list[tuple[int, datetime]]:
     """Bodies that may have collided, as id and start, the newest first; one more than ``most`` says: more."""
     return [(pk, at) for pk, at in _rows(_COMPANY, _given(parts, schedule_id, most=most + 1))] if parts else []
+
+
+def company_of_ticks(ticks: Collection[int], most: int) -> list[int]:
+    """The newest ``most`` bodies that may have collided among those of these ticks and those beside them."""
+    given = {"ticks": list(ticks), "before": BEFORE, "most": most}
+    return [pk for pk, _ in _rows(_COMPANY_OF_TICKS, given)] if ticks else []
 
 
 def last_that_fits(parts: Parts, most: int, schedule_id: int | None = None) -> datetime | None:

@@ -16,10 +16,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from scheduler.dashboard import rows
 from scheduler.models import Execution, Schedule, Tick
 from scheduler.pausing import pause, switch
 from tests.support.engine import database_now, make_schedule, make_tick
-from tests.support.pages import staff
+from tests.support.pages import staff, url
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,6 +58,23 @@ def ran(
         "recorded_at": start,
     }  # fmt: skip
     return Execution.objects.create(**{**facts, **fields})
+
+
+def many(schedule: Schedule, number: int) -> None:
+    """So many ticks, each with one body of half a second, a second apart."""
+    model = ran(schedule, 0, ran=0.5)
+    ago = [timedelta(seconds=1 + index) for index in range(number - 1)]
+    ticks = [copy_of(model.tick, fire_time=model.tick.fire_time - at) for at in ago]
+    Tick.objects.bulk_create(ticks)
+    stamps = ("started_at", "heartbeat_at", "ended_at", "recorded_at")
+    Execution.objects.bulk_create(
+        copy_of(model, tick=tick, lease_id=uuid.uuid4(), **{name: getattr(model, name) - at for name in stamps})
+        for tick, at in zip(ticks, ago, strict=True)
+    )
+
+
+def copy_of(row: Any, **changes: Any) -> Any:
+    return type(row)(**{**{f.name: getattr(row, f.name) for f in row._meta.fields if f.name != "id"}, **changes})
 
 
 def prevented(schedule: Schedule, seconds_ago: float) -> Tick:
@@ -104,6 +122,54 @@ def test_an_overlap_is_counted_drawn_and_filtered_for(viewer: Client) -> None:
     filtered = html(viewer.get(reverse(LIST), {"overlaps": "yes"}))
     assert names(filtered) == ["clash"] and "1 / 0" in re.sub(r"\s+", " ", text(filtered))
     assert "no lock, tick guard" in text(filtered)
+
+
+def test_a_slow_schedule_shows_its_overlap_beside_a_busy_one(viewer: Client) -> None:
+    slow = make_schedule("slow", alias="none", lock_name="shared")
+    ran(slow, 7200, ran=5)
+    ran(slow, 7190, ran=5)
+    ran(slow, 50_000, ran=2)
+    ran(make_schedule("other", alias="none", lock_name="shared"), 18_000, ran=11_000)
+    many(make_schedule("busy"), 501)
+    shown = {name: spark.attrib["aria-label"] for name, spark in zip(*named(viewer), strict=True)}
+    assert "2 overlap" in shown["slow"], "another schedule's body was inside for hours under the name"
+    assert "overlap" not in shown["other"] + shown["busy"]
+
+
+def named(viewer: Client) -> tuple[list[str], list[ElementTree.Element]]:
+    page = html(viewer.get(reverse(LIST)))
+    return names(page), sparks(page)
+
+
+def test_a_day_that_is_too_much_to_count_is_said(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = make_schedule("billing")
+    many(schedule, 6)
+    make_schedule("other")
+    pages = (reverse(LIST), reverse(PAGE, args=[schedule.pk]))
+    assert not any("these figures begin at" in html(viewer.get(page)) for page in pages)
+    monkeypatch.setattr(rows, "MOST_TICKS", 4)
+    assert all("these figures begin at" in html(viewer.get(page)) for page in pages)
+    data = html(viewer.get(reverse("admin:aegis_scheduler_schedule_data", args=[schedule.pk])))
+    assert json.loads(data)["day"]["counted_from"] is not None
+
+
+def test_the_same_word_is_the_same_count_on_every_page(client: Client) -> None:
+    client.force_login(User.objects.create_superuser("root"))
+    schedule = make_schedule("clash", alias="none", once_per_tick=False)
+    first = ran(schedule, 40, ran=20, guarded=False)
+    for worker in ("worker@2", "worker@3"):
+        copy_of(first, worker=worker, guarded=False, lease_id=uuid.uuid4()).save()
+    Tick.objects.update(outcome="failed")
+    make_tick(schedule, seconds_ago=30, state="misfired", outcome="misfired", reason="late", missed_count=7)
+    make_tick(schedule, seconds_ago=1)
+    tiles = text(html(client.get(url("dashboard_changelist", window="24h"))))
+    page = text(html(client.get(reverse(PAGE, args=[schedule.pk]))))
+    listed = text(html(client.get(reverse(LIST))))
+    assert "Overlaps, proven 2" in tiles and "Overlaps 2" in page and "2 / 0" in listed
+    assert "Missed 7" in tiles and "Missed 7" in page
+    assert "Ran once 0 %" in tiles and "Ran once 0 %" in page
+    assert "Failed 1 1 failed" in tiles and "Failed 1" in page
+    assert re.search(r"clash none off 3 0 0 0 0 2 2 0 7 1 Show", tiles), "the last but one: blocked or failed"
 
 
 def test_states_are_words_and_filters(viewer: Client) -> None:

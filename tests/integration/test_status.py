@@ -11,9 +11,10 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from locks import lock_backends
+from scheduler.dashboard import rows
 from scheduler.pausing import pause
-from tests.integration.test_schedule_pages import prevented, ran
-from tests.support.engine import make_schedule
+from tests.integration.test_schedule_pages import many, prevented, ran
+from tests.support.engine import make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,6 +47,22 @@ def test_it_says_what_the_overview_says() -> None:
     assert code == 0 and found["schedules"] == {"Active": 2, "Paused": 1}
     assert found["outcomes"] == {"executed": 3, "prevented": 1} and found["overlaps"] == 1
     assert [lock["name"] for lock in found["locks"]] == ["spare"] and found["beats"] == 0
+
+
+def test_it_counts_the_whole_day_and_says_where_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    clash = make_schedule("clash", alias="none")
+    ran(clash, 7200, ran=20)
+    ran(clash, 7190, ran=5, worker="worker@2")
+    make_tick(clash, seconds_ago=60, state="misfired", outcome="misfired", reason="late", missed_count=7)
+    many(make_schedule("busy"), 501)
+    found = json.loads(status("--format", "json")[1])
+    assert (found["overlaps"], found["missed_fire_times"], found["counted_from"]) == (1, 7, None)
+    assert found["outcomes"] == {"executed": 503, "misfired": 1}
+    said = status()[1]
+    assert "1 proven, 0 possible" in said and "7 fire times" in said and "begin at" not in said
+    monkeypatch.setattr(rows, "MOST_TICKS", 300)
+    assert json.loads(status("--format", "json")[1])["counted_from"] is not None
+    assert "these figures begin at" in status()[1]
 
 
 def test_a_store_that_does_not_answer_is_69_and_the_rest_is_shown(services: Any) -> None:
