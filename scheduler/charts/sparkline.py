@@ -5,7 +5,7 @@ Height and colour say the outcome: what is calm is low, what is bad is high. Its
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,20 +17,18 @@ HEIGHT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """One slot; ``style`` is the CSS class after ``aegis-``."""
+class Bars:
+    """The slots of one ``style``, the CSS class after ``aegis-s-``, as one path: a page draws many sparklines."""
 
-    x: int
-    y: int
-    height: int
     style: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparkline:
     """What the template draws."""
 
-    bars: list[Bar]
+    bars: list[Bars]
     name: str
     width: int = SLOTS * STEP
     height: int = HEIGHT
@@ -39,17 +37,22 @@ class Sparkline:
 def sparkline(words: Sequence[str]) -> Sparkline:
     """``words``: keys of ``looks``, the newest first; slots without a tick are a line at the bottom."""
     shown = list(words[:SLOTS])
-    bars = [Bar(STEP * n, HEIGHT - 1, 1, "slot") for n in range(SLOTS - len(shown))]
+    paths: dict[str, list[str]] = defaultdict(list)
+    for n in range(SLOTS - len(shown)):
+        paths["slot"].append(_bar(n, 1))
     for n, word in enumerate(reversed(shown), SLOTS - len(shown)):
-        high = (
-            8
-            if word in ("executed", "running", "open", "prevented")
-            else 12
-            if badness(word) < badness("lost")
-            else 16
-        )
-        bars.append(Bar(STEP * n, HEIGHT - high, high, outcome(word).style))
-    return Sparkline(bars=bars, name=_name(shown))
+        paths[outcome(word).style].append(_bar(n, _height(word)))
+    return Sparkline(bars=[Bars(style, "".join(path)) for style, path in paths.items()], name=_name(shown))
+
+
+def _height(word: str) -> int:
+    if word in ("executed", "running", "open", "prevented"):
+        return 8
+    return 12 if badness(word) < badness("lost") else HEIGHT
+
+
+def _bar(slot: int, high: int) -> str:
+    return f"M{STEP * slot} {HEIGHT}v-{high}h1.5v{high}z"
 
 
 def _name(words: Sequence[str]) -> str:

@@ -107,7 +107,8 @@ def test_the_list_shows_state_next_run_history_strategy_and_counts(viewer: Clien
         assert said in shown, said
     (spark,) = sparks(page)
     assert spark.attrib["role"] == "img" and "1 prevented" in spark.attrib["aria-label"]
-    assert len(spark.findall("rect")) == 60
+    assert sum(path.attrib["d"].count("M") for path in spark.findall("path")) == 60
+    assert len(spark.findall("path")) <= 4, "one for each look, not one for each tick"
     assert "1 / 1" in re.sub(r"\s+", " ", shown) or "0 / 1" in shown
 
 
@@ -118,7 +119,7 @@ def test_an_overlap_is_counted_drawn_and_filtered_for(viewer: Client) -> None:
     ran(other, 30)
     page = html(viewer.get(reverse(LIST)))
     overlap = next(spark for spark in sparks(page) if "1 overlap" in spark.attrib["aria-label"])
-    assert [rect for rect in overlap.findall("rect") if rect.attrib["class"].endswith("bad-hatch")]
+    assert [path for path in overlap.findall("path") if path.attrib["class"].endswith("bad-hatch")]
     filtered = html(viewer.get(reverse(LIST), {"overlaps": "yes"}))
     assert names(filtered) == ["clash"] and "1 / 0" in re.sub(r"\s+", " ", text(filtered))
     assert "no lock, tick guard" in text(filtered)
