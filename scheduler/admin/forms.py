@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
@@ -13,6 +13,7 @@ from django.utils import timezone
 from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
+from scheduler.admin.arguments import ArgumentsField, cut
 from scheduler.advice import Advice, advice
 from scheduler.dashboard.latest import p95_of
 from scheduler.explain import FireTimePreview
@@ -65,6 +66,7 @@ class ScheduleForm(forms.ModelForm):
             "every_seconds", "anchor", "once_at", "start_at", "end_at", "jitter_seconds", "ttl", "once_per_tick",
             "delivery", "overlap", "misfire", "misfire_grace", "catch_up_window", "max_attempts", "enabled",
         )  # fmt: skip
+        field_classes: ClassVar = {"args": ArgumentsField, "kwargs": ArgumentsField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -136,7 +138,7 @@ class ScheduleForm(forms.ModelForm):
         value = self.cleaned_data[field]
         value = json.loads(empty) if value in (None, "") else value
         if not isinstance(value, kind):
-            raise ValidationError(f"This must be {wanted}; you gave {json.dumps(value)}.")
+            raise ValidationError(f"This must be {wanted}; you gave {cut(json.dumps(value))}.")
         if not _can_be_stored(value):
             raise ValidationError(
                 "NaN, infinity, the character NUL and half a surrogate pair cannot be stored; write null, or a text."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ADD = "admin:aegis_scheduler_schedule_add"
 CHANGE = "admin:aegis_scheduler_schedule_change"
+PREVIEW = "admin:aegis_scheduler_schedule_preview"
 
 
 @pytest.fixture
@@ -80,6 +82,13 @@ def test_a_schedule_is_added_with_its_lock_name_and_a_change_row(boss: Client) -
         ({"args": "[1"}, "args", "JSON"),
         ({"kwargs": "[]"}, "kwargs", "JSON object"),
         ({"kwargs": '{"colour": 1}'}, "kwargs", "colour"),
+        ({"args": "[" * 3000}, "args", "nested more than 100 deep; nest them less. You gave [[["),
+        ({"args": "[" * 900 + "]" * 900}, "args", "nested more than 100 deep"),
+        (
+            {"kwargs": '{"region": ' + "9" * 5000 + "}"},
+            "kwargs",
+            'too many digits; write it as a text. You gave {"re',
+        ),
         ({"ttl": "-1"}, "ttl", "-1"),
         ({"ttl": "0"}, "ttl", "0"),
         ({"task": "os.system"}, "task", "os.system"),
@@ -105,6 +114,15 @@ def test_bad_input_is_refused_with_the_field_the_value_and_the_remedy(
     assert said in told[field]
     assert not Schedule.objects.exists()
     assert not LockName.objects.exists()
+
+
+@pytest.mark.parametrize("args", ["[" * 3000, "[" * 900 + "]" * 900, "9" * 5000, '["' + "x" * 5000 + '"'])
+def test_arguments_that_nobody_can_read_are_shown_again_and_told_in_short(boss: Client, args: str) -> None:
+    for address, more in ((ADD, {}), (ADD, {"_preview": "1"}), (PREVIEW, {})):
+        response = boss.post(reverse(address), filled(args=args, **more))
+        assert response.status_code == 200
+        assert address == PREVIEW or args in html.unescape(response.content.decode())
+    assert len(problems(boss.post(reverse(ADD), filled(args=args)))["args"]) < 250
 
 
 def test_the_preview_shows_the_next_five_runs_and_stores_nothing(boss: Client) -> None:
@@ -202,9 +220,6 @@ def test_a_viewer_sees_schedules_and_a_forged_post_changes_nothing(client: Clien
         assert client.post(reverse(CHANGE, args=[schedule.pk]), data).status_code == 403
     assert client.post(reverse(ADD), filled(_preview="1")).status_code == 403
     assert Schedule.objects.get().name == "nightly"
-
-
-LIST = "admin:aegis_scheduler_schedule_changelist"
 
 
 LIST = "admin:aegis_scheduler_schedule_changelist"

@@ -1,0 +1,59 @@
+"""The JSON of a schedule's arguments, as a form reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.fields import InvalidJSONInput
+
+DEEPEST = 100  # levels: whoever reads them again has calls of its own on its stack
+SHOWN = 60  # characters of a value in an error
+
+
+def cut(text: str) -> str:
+    """The beginning of what was given, for an error."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+class ArgumentsField(forms.JSONField):
+    """JSON that every process can read again: not too deep, and no number too long for Python's parser."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            found = super().to_python(value)
+        except RecursionError:
+            raise self._too_deep(value) from None
+        except ValueError as refusal:  # a number with more digits than sys.get_int_max_str_digits()
+            raise ValidationError(
+                f"A number in this has too many digits; write it as a text. You gave {cut(value)}", code="number"
+            ) from refusal
+        if depth(found) > DEEPEST:
+            raise self._too_deep(value)
+        return found
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What was typed is shown again as it was typed where it cannot be read."""
+        try:
+            found = super().bound_data(data, initial)
+        except (RecursionError, ValueError):
+            return InvalidJSONInput(data)
+        return InvalidJSONInput(data) if depth(found) > DEEPEST else found
+
+    @staticmethod
+    def _too_deep(value: Any) -> ValidationError:
+        return ValidationError(
+            f"Lists and objects are nested more than {DEEPEST} deep; nest them less. You gave {cut(str(value))}",
+            code="depth",
+        )
+
+
+def depth(value: Any) -> int:
+    """How many lists and objects are around the innermost value."""
+    deep, level = -1, [value]
+    while level:
+        deep += 1
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
+        level = [value for values in inner for value in values]
+    return deep
