@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from scheduler import cron
+from scheduler.recurrence_rules import END
 from scheduler.zones import ClockChange, clock_changes, zone_named
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def duration(seconds: float) -> str:
 def preview(recurrence: Recurrence, start: datetime, count: int) -> list[FireTimePreview]:
     """The next ``count`` fire times after ``start``."""
     zone, previous, rows = zone_named(recurrence.zone), start, []
-    for at in recurrence.fire_times(start, datetime.max.replace(tzinfo=UTC), count).times:
+    for at in recurrence.fire_times(start, END, count).times:
         rows.append(FireTimePreview(at=at, local=at.astimezone(zone), note=_note(recurrence, previous, at)))
         previous = at
     return rows

@@ -21,6 +21,7 @@ from django.db.models.lookups import GreaterThan
 
 from scheduler.changes import Refused, Who, note
 from scheduler.models import Schedule
+from scheduler.recurrence_rules import InvalidRecurrence, check_year
 
 _PAUSE = ("paused_at", "paused_until", "pause_reason", "paused_by")
 
@@ -28,8 +29,8 @@ _PAUSE = ("paused_at", "paused_until", "pause_reason", "paused_by")
 def pause(name: str, *, why: str, who: Who, until: datetime | None = None) -> Schedule:
     """Pause a schedule until ``until`` (aware), or until it is resumed; a second pause replaces the first.
 
-    Returns it as stored. Raises ``Refused`` without a reason, for an end that is naive or has passed by the
-    database's clock, and ``Schedule.DoesNotExist``.
+    Returns it as stored. Raises ``Refused`` without a reason, for an end that is naive, too far away or has passed
+    by the database's clock, and ``Schedule.DoesNotExist``.
     """
     why = why.strip()
     if not why:
@@ -38,6 +39,10 @@ def pause(name: str, *, why: str, who: Who, until: datetime | None = None) -> Sc
         raise Refused(f"The reason has {len(why)} characters; at most 500 are kept. Shorten it.")
     if until is not None and until.utcoffset() is None:
         raise Refused(f"The end {until.isoformat()} has no time zone; write {until.isoformat()}Z for UTC.")
+    try:
+        check_year("until", until)
+    except InvalidRecurrence as problem:
+        raise Refused(f"The end {problem.message}") from problem
     with transaction.atomic():
         before = _locked(name)
         paused = Schedule.objects.filter(pk=before.pk)

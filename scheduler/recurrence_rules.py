@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHORTEST_EVERY = 1  # second: a beat's pass
 LONGEST_EVERY = 36_525 * 86_400  # a century: longer is a mistake, and keeps sums within the calendar
+YEARS = range(1900, 3000)  # of instants: the calendar ends with 9999, and zones and sums need room
+END = datetime(YEARS.stop, 1, 1, tzinfo=UTC)
 
 _FIELDS_OF_KIND = {"cron": ("expression",), "every": ("every", "anchor"), "once": ("at",)}
 _TITLES = {
@@ -54,7 +56,17 @@ def in_utc(field: str, value: datetime | None) -> datetime | None:
         return None
     if value.utcoffset() is None:
         raise InvalidRecurrence(field, f"{value.isoformat()} has no time zone; give an aware instant.")
+    check_year(field, value)
     return value.astimezone(UTC)
+
+
+def check_year(field: str, value: datetime | None) -> None:
+    """The instant is one that every zone can show; "for ever" is said by leaving it out."""
+    if value is not None and value.year not in YEARS:
+        raise InvalidRecurrence(
+            field,
+            f"{value.isoformat()} is too far away; give a year from {YEARS[0]} to {YEARS[-1]}, or no end for ever.",
+        )
 
 
 def check_zone(zone: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
@@ -26,18 +26,23 @@ WORDS = {
 
 
 def _text(value: Any) -> Any:
-    """Instants (UTC) with their seconds, ticks being often less than a minute apart; fractions that can be read."""
+    """Instants in UTC with their seconds, ticks being often less than a minute apart; fractions that can be read."""
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return "-" if value in (None, "") else value
 
 
-def shown(field: str, *, boolean: bool = False) -> Callable[[Any], Any]:
+def instant(field: str) -> Callable[[Any], Any]:
+    """As ``shown``, with the zone."""
+    return shown(field, zone=" (UTC)")
+
+
+def shown(field: str, *, boolean: bool = False, zone: str = "") -> Callable[[Any], Any]:
     """A field under its name for people and as people read it; it keeps its help text."""
 
-    @admin.display(description=WORDS.get(field, field.replace("_", " ")), ordering=field, boolean=boolean)
+    @admin.display(description=WORDS.get(field, field.replace("_", " ")) + zone, ordering=field, boolean=boolean)
     def column(row: Any) -> Any:
         value = getattr(row, field)
         return value if boolean else _text(value)
@@ -91,7 +96,9 @@ class FactAdmin(ReadOnlyList):
 
     @staticmethod
     def _field(field: Any) -> Any:
-        plain = field.name in WORDS or isinstance(field, (models.DateTimeField, models.FloatField))
+        if isinstance(field, models.DateTimeField):
+            return instant(field.name)
+        plain = field.name in WORDS or isinstance(field, models.FloatField)
         return shown(field.name, boolean=isinstance(field, models.BooleanField)) if plain else field.name
 
 
@@ -105,14 +112,14 @@ class LockNameAdmin(FactAdmin):
 class InstanceAdmin(FactAdmin):
     list_display = (
         "name", "kind", "host", "pid", "version", "pool", "concurrency",
-        *map(shown, ("started_at", "heartbeat_at", "stopped_at")),
+        *map(instant, ("started_at", "heartbeat_at", "stopped_at")),
     )  # fmt: skip
     list_filter = ("kind",)
 
 
 @admin.register(ScheduleChange)
 class ScheduleChangeAdmin(FactAdmin):
-    list_display = (shown("changed_at"), "schedule_name", "by", "before", "after", "reason")
+    list_display = (instant("changed_at"), "schedule_name", "by", "before", "after", "reason")
     list_select_related = ("changed_by",)
     search_fields = ("schedule_name", "who", "reason")
     date_hierarchy = "changed_at"
@@ -124,7 +131,7 @@ class ScheduleChangeAdmin(FactAdmin):
 
 @admin.register(LockRelease)
 class LockReleaseAdmin(FactAdmin):
-    list_display = (shown("asked_at"), "name", shown("alias"), "lease_id", "result", "who", "reason", "detail")
+    list_display = (instant("asked_at"), "name", shown("alias"), "lease_id", "result", "who", "reason", "detail")
     list_filter = ("result", ("alias", _Named))
     search_fields = ("=name", "who", "reason", "=lease_id")
     date_hierarchy = "asked_at"

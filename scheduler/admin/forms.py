@@ -14,6 +14,7 @@ from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
 from scheduler.admin.arguments import ArgumentsField, cut
+from scheduler.admin.instants import InstantField, InstantInput
 from scheduler.advice import Advice, advice
 from scheduler.dashboard.latest import p95_of
 from scheduler.explain import FireTimePreview
@@ -22,6 +23,7 @@ from scheduler.registry import exclusive_tasks
 from scheduler.retargeting import ttl_problem
 
 PREVIEWED = 5
+INSTANTS = frozenset({"anchor", "once_at", "start_at", "end_at"})
 # Where the recurrence names its arguments otherwise than the form its fields.
 _FORM_FIELDS = {
     "expression": "cron_expression", "zone": "time_zone", "every": "every_seconds", "at": "once_at",
@@ -66,12 +68,15 @@ class ScheduleForm(forms.ModelForm):
             "every_seconds", "anchor", "once_at", "start_at", "end_at", "jitter_seconds", "ttl", "once_per_tick",
             "delivery", "overlap", "misfire", "misfire_grace", "catch_up_window", "max_attempts", "enabled",
         )  # fmt: skip
-        field_classes: ClassVar = {"args": ArgumentsField, "kwargs": ArgumentsField}
+        field_classes: ClassVar = {
+            "args": ArgumentsField, "kwargs": ArgumentsField, **dict.fromkeys(INSTANTS, InstantField),
+        }  # fmt: skip
+        widgets: ClassVar = dict.fromkeys(INSTANTS, InstantInput)  # the admin has one of its own for their kind
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in {"anchor", "once_at", "start_at", "end_at"} & set(self.fields):  # a viewer's form has none
-            self._name_date_and_time(name)
+        for name in INSTANTS & set(self.fields):  # a viewer's form has none
+            self.fields[name].label = f"{self.fields[name].label} (UTC)"
         self._choices("task", self._task_choices())
         self._choices("strategy", [(alias, alias) for alias in lock_backends.aliases()])
         if self.instance.pk:
@@ -83,13 +88,6 @@ class ScheduleForm(forms.ModelForm):
         if self.instance.pk and self.instance.task not in names:
             names.append(self.instance.task)
         return [(name, name) for name in names]
-
-    def _name_date_and_time(self, name: str) -> None:
-        """The two inputs of an instant share one label; a screen reader needs to tell them apart."""
-        widget = self.fields[name].widget
-        if isinstance(widget, forms.MultiWidget):
-            for part, word in zip(widget.widgets, ("date", "time"), strict=True):
-                part.attrs["aria-label"] = f"{self.fields[name].label}, {word} (UTC)"
 
     def _choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         field = self.fields[name]
@@ -206,11 +204,13 @@ class ScheduleForm(forms.ModelForm):
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]  # Django's hook for checks that need the instance
         recurrence_fields = ("cron_expression", "every_seconds", "once_at")
-        given = [name for name in recurrence_fields if self.cleaned_data.get(name) not in (None, "")]
+        given = [name for name in recurrence_fields if self._is_given(name)]
         if len(given) != 1:
             self.errors.pop(NON_FIELD_ERRORS, None)  # the same, told by the name of a constraint
             told = "none is given" if not given else f"{len(given)} are given"
             self.add_error("cron_expression", f"Give exactly one of cron, every and once at; {told}.")
+            return
+        if given[0] in self.errors:
             return
         try:
             recurrence = self.instance.recurrence()
@@ -222,6 +222,10 @@ class ScheduleForm(forms.ModelForm):
                 self.add_error(field, problem.message)
         else:
             self._check_jitter()
+
+    def _is_given(self, name: str) -> bool:
+        """Also where what was given is refused."""
+        return name in self.errors or self.cleaned_data.get(name) not in (None, "")
 
     def _check_jitter(self) -> None:
         try:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from locks import lock_backends
 from scheduler.admin.exporting import ExportMixin
-from scheduler.admin.facts import FactAdmin, NamedSwitch, shown
+from scheduler.admin.facts import FactAdmin, NamedSwitch, instant, shown
 from scheduler.dashboard.links import UNSCHEDULED
 from scheduler.exporting import rivals
 from scheduler.models import Execution, Instance, Schedule, Tick
@@ -88,7 +88,7 @@ class _Worker(_Chosen):
 class TickAdmin(ExportMixin, FactAdmin):
     exported, kept_from = "ticks", "fire_time"
     list_display = (
-        shown("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies",
+        instant("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies",
         shown("lock_alias"), shown("once_per_tick", boolean=True), "manual",
     )  # fmt: skip
     list_filter = ("state", "outcome", _OfSchedule, _Unscheduled, _Strategy)

@@ -184,7 +184,7 @@ class ListingMixin(PlainList):
         words = [tick.word for tick in _facts(schedule).ticks]
         return render_to_string("scheduler/charts/_sparkline.html", {"line": sparkline(words)})
 
-    @_column("last")
+    @_column("last (UTC)")
     def last_outcome(self, schedule: Schedule) -> str:
         tick = _facts(schedule).last
         if tick is None:

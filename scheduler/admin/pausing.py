@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django import forms
 from django.http import HttpRequest
 from django.utils import timezone
 
+from scheduler.admin.instants import InstantField
 from scheduler.admin.verbs import Row, Verb, counted, names
 from scheduler.charts.scale import duration_words
 from scheduler.dashboard.dialog import OptionalReasonForm, ReasonForm
 from scheduler.models import Schedule
 from scheduler.pausing import pause, resume
 from scheduler.running import inside
-
-
-class InstantField(forms.DateTimeField):
-    """An instant in UTC, whatever the zone of the site: the label says so."""
-
-    widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"})
-
-    def to_python(self, value: Any) -> datetime | None:
-        with timezone.override(UTC):
-            found: datetime | None = super().to_python(value)
-        return found
 
 
 class PauseForm(ReasonForm):
@@ -36,7 +26,6 @@ class PauseForm(ReasonForm):
         required=False,
         label="Until (UTC)",
         help_text="Empty: until somebody resumes it.",
-        error_messages={"invalid": "This is no date and time; write for example 2027-01-31 06:00."},
     )
 
 

@@ -14,7 +14,8 @@ from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
-from scheduler.admin.forms import ScheduleForm
+from scheduler.admin.facts import instant
+from scheduler.admin.forms import INSTANTS, ScheduleForm
 from scheduler.admin.listing import ListingMixin
 from scheduler.admin.pausing import PauseVerb, ResumeVerb
 from scheduler.admin.retargeting import RetargetVerb
@@ -93,6 +94,13 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
         form.may_change_strategy = request.user.has_perm("aegis_scheduler.change_strategy")  # type: ignore[attr-defined]
         return form
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whoever may only view reads its instants in UTC, as whoever edits them."""
+        found = super().get_fieldsets(request, obj)
+        if obj is None or self.has_change_permission(request, obj):
+            return found
+        return [(title, {**options, "fields": _read(options["fields"])}) for title, options in found]
+
     def changeform_view(
         self,
         request: HttpRequest,
@@ -157,6 +165,14 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
             context |= _following(form)
             context["preview_url"] = self.path_to("preview_of", obj.pk) if obj else self.path_to("preview")
         return super().render_change_form(request, context, *args, **kwargs)
+
+
+def _read(fields: Any) -> tuple[Any, ...]:
+    """A fieldset's fields and rows of fields, as they are read and not edited."""
+    return tuple(
+        _read(field) if isinstance(field, tuple) else instant(field) if field in INSTANTS else field
+        for field in fields
+    )
 
 
 def _following(form: ScheduleForm) -> dict[str, Any]:

@@ -13,14 +13,13 @@ from django.utils.dateparse import parse_datetime
 
 from scheduler.charts import Window
 from scheduler.models import Schedule
+from scheduler.recurrence_rules import YEARS
 
 # Every parameter that a page knows; others are not repeated in its links.
 KNOWN = ("window", "from", "to", "schedule", "strategy", "at", "selected")
 SPANS = {"5m": 300, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
 LONGEST = timedelta(days=7)
 SHORTEST = timedelta(seconds=1)
-# Of instants: room to reckon on both sides.
-_YEARS = range(1970, 3000)
 # Of the charts, in pixels: beside the admin's sidebar on a laptop.
 WIDTH = 900
 # Schedules offered in a filter.
@@ -59,7 +58,7 @@ class Params:
             found = parse_datetime(text)
         except ValueError:
             found = None
-        if found is None or found.year not in _YEARS:
+        if found is None or found.year not in YEARS:
             self.problems.append(f'{name}: "{text}" is not an instant; write it as 2027-03-27T12:00:00Z.')
             return None
         return timezone.make_aware(found) if timezone.is_naive(found) else found

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from scheduler.charts.scale import duration_words
 from scheduler.models import Execution, Schedule
+from scheduler.recurrence_rules import END
 from scheduler.states import ExecutionState
 
 MOST_UPCOMING = 10
@@ -29,7 +30,7 @@ class Upcoming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """A schedule that is paused; ``until`` is None where somebody must resume it."""
+    """A schedule that is paused; ``until`` is None where somebody must resume it, or nobody will live to see it."""
 
     id: int
     name: str
@@ -58,7 +59,7 @@ class Running:
 
 def upcoming(now: datetime) -> list[Upcoming]:
     """The next few by their fire time; those that cannot fire are not among them. One query."""
-    schedules = Schedule.objects.filter(enabled=True, broken_reason="", next_fire_at__isnull=False)
+    schedules = Schedule.objects.filter(enabled=True, broken_reason="", next_fire_at__lt=END)
     rows = schedules.select_related("lock").order_by("next_fire_at", "name")[:MOST_UPCOMING]
     return [_upcoming(row, row.next_fire_at, now) for row in rows if row.next_fire_at]
 
@@ -79,7 +80,7 @@ def paused(now: datetime) -> list[Paused]:
     rows = Schedule.objects.filter(enabled=True, paused_at__isnull=False).order_by("name")
     rows = rows.filter(Q(paused_until__isnull=True) | Q(paused_until__gt=now))
     found = rows.values_list("pk", "name", "paused_until")[: MOST_UPCOMING + 1]
-    return [Paused(id=pk, name=name, until=until) for pk, name, until in found]
+    return [Paused(id=pk, name=name, until=until if until and until < END else None) for pk, name, until in found]
 
 
 def running(now: datetime) -> list[Running]:

@@ -42,9 +42,8 @@ def by_form(schedule: Schedule, change: dict[str, Any]) -> None:
     once_at = change["once_at"]
     posted = {
         "name": schedule.name, "task": schedule.task, "args": "[]", "kwargs": "{}", "cron_expression": "",
-        "time_zone": "UTC", "every_seconds": change["every_seconds"] or "", "anchor_0": "1970-01-01",
-        "anchor_1": "00:00:00", "once_at_0": f"{once_at:%Y-%m-%d}" if once_at else "",
-        "once_at_1": f"{once_at:%H:%M:%S}" if once_at else "", "lock_name": schedule.lock_id,
+        "time_zone": "UTC", "every_seconds": change["every_seconds"] or "", "anchor": "1970-01-01T00:00:00",
+        "once_at": f"{once_at:%Y-%m-%dT%H:%M:%S}" if once_at else "", "lock_name": schedule.lock_id,
         "strategy": "database", "once_per_tick": "on", "delivery": "one_worker", "overlap": "skip",
         "jitter_seconds": "0", "misfire": "fire_once", "misfire_grace": "60", "catch_up_window": "3600",
         "max_attempts": "1", "enabled": "on",

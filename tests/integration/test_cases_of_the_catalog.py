@@ -169,7 +169,7 @@ def test_a_row_with_none_or_two_recurrences_is_refused_in_bulk_too(wrong: dict[s
 KINDS = {
     "cron": {"cron_expression": "30 2 * * *"},
     "every": {"cron_expression": "", "every_seconds": "90"},
-    "once": {"cron_expression": "", "once_at_0": "2099-01-31", "once_at_1": "06:00:00"},
+    "once": {"cron_expression": "", "once_at": "2099-01-31T06:00:00"},
 }
 
 
