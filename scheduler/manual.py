@@ -84,7 +84,8 @@ def request_run(schedule: Schedule, *, key: str | None = None, overlap: str | No
 
     ``overlap``: what becomes of it while the name is held, instead of what the schedule says.
 
-    The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``.
+    The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``,
+    ``InvalidLockBackend`` where the strategy in force has left LOCKS, and ``ValueError`` for what cannot be stored.
     """
     made = _make(
         name=schedule.lock_id,
@@ -213,6 +214,10 @@ def _make(**facts: Any) -> dict[str, Any]:
         in_force = (execute(_IN_FORCE, parameters) or execute(_SEED_NAME, parameters))[0][0]
         parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
         return dict(zip(_MADE, execute(_MAKE, parameters)[0], strict=True))
+    except psycopg.errors.DatetimeFieldOverflow as refusal:
+        raise ValueError(
+            f"The grace of {parameters['grace']:g} s ends beyond the calendar; give the schedule a shorter one."
+        ) from refusal
     except psycopg.DataError as refusal:
         raise ValueError(
             f"the arguments of {facts['task']} cannot be kept in the database, which knows no NUL character, no "

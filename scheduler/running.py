@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import QuerySet
 
+from locks import InvalidLockBackend
 from scheduler import limits, manual
 from scheduler.changes import Refused, Who, note
 from scheduler.models import Execution, Schedule, ScheduleChange, Tick
@@ -43,9 +44,21 @@ def ask(name: str, *, key: str, who: Who, why: str = "", if_held: str = "") -> T
         if found is not None:
             return found
         limits.admit(who, "run_now", done, "changed_at")
-        tick = manual.request_run(schedule, key=key, overlap=if_held or None)
+        tick = _requested(schedule, key, if_held)
         note(schedule, {BY_HAND: [None, f"tick {tick}"]}, why=why[:500], who=who)
     return Tick.objects.get(pk=tick)
+
+
+def _requested(schedule: Schedule, key: str, if_held: str) -> int:
+    try:
+        return manual.request_run(schedule, key=key, overlap=if_held or None)
+    except InvalidLockBackend as problem:
+        alias = schedule.lock.alias_in_force or schedule.lock.alias_wanted
+        raise Refused(
+            f"Strategy {alias!r} guards it and cannot be used: {problem} Or change its strategy, and apply that now."
+        ) from problem
+    except ValueError as problem:
+        raise Refused(str(problem)) from problem
 
 
 def inside(names: Collection[str]) -> dict[str, list[Execution]]:

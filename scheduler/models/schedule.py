@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
+from locks.base import MAX_TTL
 from scheduler import recurrence as recurrences
 from scheduler.models.tick import Delivery, Overlap
+from scheduler.recurrence_rules import LONGEST_EVERY
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,6 +40,9 @@ _ONE_LINE = RegexValidator(
 )
 _PRIORITY = MaxValueValidator(9, "Priority must be 0 to 9; you gave %(show_value)s.")
 _MOMENT = 0.001
+_LONGEST = {
+    "ttl": MAX_TTL, "misfire_grace": LONGEST_EVERY, "catch_up_window": LONGEST_EVERY, "jitter_seconds": LONGEST_EVERY,
+}  # fmt: skip
 
 
 def first_of_1970() -> datetime:
@@ -191,6 +198,17 @@ class Schedule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
+        """Also refuses a span so long that no beat could reckon with it."""
+        super().clean_fields(exclude)
+        told = {
+            name: f"At most {most:.0f} seconds are kept here; you gave {getattr(self, name):g}."
+            for name, most in _LONGEST.items()
+            if name not in (exclude or ()) and not (getattr(self, name) or 0) <= most
+        }
+        if told:
+            raise ValidationError(told)
 
     def recurrence(self) -> recurrences.Recurrence:
         """The recurrence that this row names. Raises ``InvalidRecurrence`` with the field at fault."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -97,6 +98,14 @@ def test_a_schedule_is_added_with_its_lock_name_and_a_change_row(boss: Client) -
         ({"end_at": "2020-01-01T00:00"}, "cron_expression", "never fires"),
         ({"priority": "11"}, "priority", "9"),
         ({"misfire_grace": "0"}, "misfire_grace", "0"),
+        ({"misfire_grace": "1e300"}, "misfire_grace", "At most 3155760000 seconds are kept here; you gave 1e+300."),
+        ({"catch_up_window": "1e10"}, "catch_up_window", "At most 3155760000 seconds"),
+        ({"ttl": "1e300"}, "ttl", "at most 2.592e+06 seconds"),
+        (
+            {"cron_expression": "", "once_at": "2099-01-31T06:00", "jitter_seconds": "1e300"},
+            "jitter_seconds",
+            "At most 3155760000 seconds",
+        ),
         ({"jitter_seconds": "-1"}, "jitter_seconds", "-1"),
         ({"jitter_seconds": "86400"}, "jitter_seconds", "86400 s and two runs are only 84600 s"),
         ({"cron_expression": "", "every_seconds": "60", "jitter_seconds": "60"}, "jitter_seconds", "60 s"),
@@ -186,6 +195,17 @@ def test_the_page_of_a_tick_has_its_seconds_and_the_words_of_the_glossary(boss: 
     assert "Strategy:" in page
     assert "Tick guard:" in page
     assert "Lock alias" not in page
+
+
+def test_the_model_has_the_same_bounds_as_its_form() -> None:
+    schedule = make_schedule("report")
+    for name in ("ttl", "misfire_grace", "catch_up_window", "jitter_seconds"):
+        with pytest.raises(ValidationError, match=rf"{name}.*At most \d+ seconds are kept here; you gave 1e\+300"):
+            Schedule(**{**vars_of(schedule), name: 1e300}).full_clean(exclude=["name"])
+
+
+def vars_of(schedule: Schedule) -> dict[str, Any]:
+    return {field.attname: getattr(schedule, field.attname) for field in schedule._meta.concrete_fields}
 
 
 def test_a_schedule_that_code_stored_against_a_rule_of_the_form_can_be_switched_off(boss: Client) -> None:

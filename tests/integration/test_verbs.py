@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import threading
@@ -195,6 +196,24 @@ def test_a_run_that_waits_says_so(operator: Client) -> None:
         assert page.status_code == 200
 
     run(delivery_of(make_tick(schedule), worker="worker@3"), hold)
+
+
+def test_a_run_that_cannot_be_stored_is_refused_with_the_remedy(settings: Any, operator: Client) -> None:
+    gone, long = make_schedule("gone", alias="redis"), make_schedule("long", misfire_grace=1e300)
+    settings.LOCKS = {alias: entry for alias, entry in settings.LOCKS.items() if alias != "redis"}
+    for schedule, said in (
+        (gone, "Strategy 'redis' guards it and cannot be used: No lock backend 'redis'. Add it to settings.LOCKS"),
+        (long, "The grace of 1e+300 s ends beyond the calendar; give the schedule a shorter one."),
+    ):
+        assert operator.get(address("run"), {"schedule": schedule.pk}).status_code == 200
+        asked = do(operator, "run", schedule, key=uuid4())
+        assert asked.status_code == 200 and said in html.unescape(text(asked))
+        with pytest.raises(CommandError, match=re.escape(said)) as refused:
+            call_command("aegis", "run", schedule.name)
+        assert refused.value.returncode == 2
+    both = html.unescape(text(do(operator, "run", gone, long, key=uuid4())))
+    assert "Schedule 'gone': Strategy 'redis'" in both and "Schedule 'long': The grace" in both
+    assert not Tick.objects.exists() and not ScheduleChange.objects.exists()
 
 
 def test_a_missed_run_says_so(operator: Client) -> None:
