@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, FloatField, Func, Q, QuerySet, Value
+from django.db.models.lookups import GreaterThan
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -28,6 +29,7 @@ from scheduler.notes import noted, notes
 GLYPHS = {"Active": "▶", "Paused": "❙❙", "Disabled": "○", "Broken": "✕", "Finished": "■", "Overdue": "!"}
 TONES = {"Active": "ok", "Paused": "mute", "Disabled": "mute", "Broken": "bad", "Finished": "mute", "Overdue": "warn"}
 OVERDUE = 10.0  # seconds after a fire time that no beat has stored
+NOTHING = Q(pk__in=())
 
 
 def word_of(schedule: Schedule, now: datetime) -> str:
@@ -37,6 +39,13 @@ def word_of(schedule: Schedule, now: datetime) -> str:
     if word == "Active" and at is not None and (now - at).total_seconds() > OVERDUE + schedule.jitter_seconds:
         return "Overdue"
     return word
+
+
+class Seconds(Func):
+    """A duration as a number, so that no sum of instants and seconds can leave the calendar."""
+
+    template = "EXTRACT(EPOCH FROM %(expressions)s)"
+    output_field = FloatField()
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -50,7 +59,10 @@ class StateFilter(admin.SimpleListFilter):
         now = timezone.now()
         paused = Q(paused_at__isnull=False) & (Q(paused_until__isnull=True) | Q(paused_until__gt=now))
         on = Q(enabled=True, broken_reason="") & ~paused
-        overdue = on & Q(exhausted=False, next_fire_at__lt=now - timedelta(seconds=OVERDUE))
+        late = Seconds(Value(now) - F("next_fire_at"))
+        overdue = on & Q(
+            GreaterThan(late, F("jitter_seconds") + OVERDUE), exhausted=False, next_fire_at__isnull=False
+        )
         wanted = {
             "active": on & Q(exhausted=False) & ~overdue,
             "overdue": overdue,
@@ -59,7 +71,8 @@ class StateFilter(admin.SimpleListFilter):
             "broken": ~Q(broken_reason=""),
             "finished": on & Q(exhausted=True),
         }
-        return queryset.filter(wanted.get(self.value() or "", Q()))
+        chosen = self.value()
+        return queryset if chosen is None else queryset.filter(wanted.get(chosen, NOTHING))
 
 
 class StrategyFilter(admin.SimpleListFilter):
@@ -70,7 +83,7 @@ class StrategyFilter(admin.SimpleListFilter):
         return [(alias, alias) for alias in lock_backends.aliases()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
-        return queryset.filter(lock__alias_wanted=self.value()) if self.value() else queryset
+        return queryset if self.value() is None else queryset.filter(lock__alias_wanted=self.value())
 
 
 class OverlapFilter(admin.SimpleListFilter):
@@ -81,9 +94,9 @@ class OverlapFilter(admin.SimpleListFilter):
         return [("yes", "Has overlaps")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
-        if self.value() != "yes":
+        if self.value() is None:
             return queryset
-        return queryset.filter(pk__in=overlapping(timezone.now()))
+        return queryset.filter(pk__in=overlapping(timezone.now()) if self.value() == "yes" else ())
 
 
 class FactsChangeList(ChangeList):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from scheduler.admin.listing import word_of
 from scheduler.models import LockName, Schedule, ScheduleChange
-from tests.support.engine import make_schedule, make_tick
+from tests.support.engine import database_now, make_schedule, make_tick, store
 from tests.support.tasks import limited
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -256,6 +258,42 @@ def test_the_list_says_what_is_wrong_with_a_schedule(boss: Client) -> None:
     assert "further away than one period" in boss.get(reverse(LIST)).content.decode()
     Schedule.objects.filter(pk=schedule.pk).update(broken_reason="InvalidLockBackend: no redis")
     assert "InvalidLockBackend: no redis" in boss.get(reverse(LIST)).content.decode()
+
+
+STATES = ("active", "overdue", "paused", "disabled", "broken", "finished")
+
+
+def listed(client: Client, **filters: str) -> set[str]:
+    response = client.get(reverse(LIST), filters)
+    assert response.status_code == 200
+    return {schedule.name for schedule in response.context["cl"].result_list}
+
+
+@pytest.mark.parametrize("chosen", [{"state": "garbage"}, {"state": ""}, {"overlaps": "no"}, {"strategy": "garbage"}])
+def test_a_filter_that_nobody_offers_leaves_nothing_and_can_be_cleared(boss: Client, chosen: dict[str, str]) -> None:
+    make_schedule("report", every_seconds=60)
+    assert listed(boss) == {"report"} and listed(boss, **chosen) == set()
+    assert "Clear all filters" in boss.get(reverse(LIST), chosen).content.decode()
+
+
+def test_each_schedule_is_under_the_state_that_the_list_says(boss: Client) -> None:
+    """A beat may publish up to the jitter after the fire time: until then nothing is overdue."""
+    now = database_now()
+    for jitter in (0, 1000, 1e300):
+        for ago in (-60, 5, 500, 5000):
+            at = now - timedelta(seconds=ago)
+            store(
+                make_schedule(f"{ago} s ago, {jitter:g} s", lock_name="one", jitter_seconds=jitter), next_fire_at=at
+            )
+    store(make_schedule("none"), next_fire_at=None)
+    store(make_schedule("finished"), exhausted=True, next_fire_at=None)
+    shown = boss.get(reverse(LIST)).context["cl"].result_list
+    words = {schedule.name: word_of(schedule, now).lower() for schedule in shown}
+    assert {name for name, word in words.items() if word == "overdue"} == {
+        "500 s ago, 0 s", "5000 s ago, 0 s", "5000 s ago, 1000 s",
+    }  # fmt: skip
+    for state in STATES:
+        assert listed(boss, state=state) == {name for name, word in words.items() if word == state}
 
 
 def test_the_list_asks_the_same_number_of_queries_for_one_schedule_and_for_twenty(boss: Client) -> None:

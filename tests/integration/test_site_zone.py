@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
 from scheduler.models import Schedule
 from scheduler.ticker import Ticker
 from tests.integration.test_admin import ADD, CHANGE, PREVIEW, boss, filled, problems  # noqa: F401
-from tests.support.engine import database_now, make_schedule, make_tick
+from tests.support.engine import database_now, make_schedule, make_tick, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -126,11 +125,3 @@ def test_a_pause_that_was_stored_so_is_shown_as_one_without_an_end(zone: str, bo
     assert "report until it is resumed" in page
     assert f" {(database_now() + timedelta(days=400)).year} " in page
     assert boss.get(reverse(LIST)).status_code == 200
-
-
-def store(schedule: Schedule, **fields: Any) -> None:
-    """Past the trigger that follows edits."""
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE aegis_scheduler_schedule DISABLE TRIGGER USER")
-        Schedule.objects.filter(pk=schedule.pk).update(**fields)
-        cursor.execute("ALTER TABLE aegis_scheduler_schedule ENABLE TRIGGER USER")

@@ -34,6 +34,14 @@ def make_schedule(name: str = "nightly", *, alias: str = "database", lock_name: 
     return schedule
 
 
+def store(schedule: Schedule, **fields: Any) -> None:
+    """Write columns past the trigger that follows edits."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE aegis_scheduler_schedule DISABLE TRIGGER USER")
+        Schedule.objects.filter(pk=schedule.pk).update(**fields)
+        cursor.execute("ALTER TABLE aegis_scheduler_schedule ENABLE TRIGGER USER")
+
+
 def make_tick(schedule: Schedule, *, seconds_ago: float = 0.0, **fields: Any) -> Tick:
     """A planned tick of the schedule, stamped as the ticker does it."""
     now = database_now()
