@@ -42,7 +42,7 @@ DEFAULTS: dict[str, Any] = {
     # Dotted path of a function that tells what collisions did to the business (scheduler.dashboard.impact).
     "IMPACT": None,
     # How often one user may do this in a minute on the pages; a key that is left out keeps its default.
-    "RATE_LIMITS": {"force_release": 10, "run_now": 10},
+    "RATE_LIMITS": {"force_release": 10, "run_now": 10, "send_test": 5},
     # A page of the dashboard looks for news this often, 2 s at the least; 0: never.
     "LIVE_INTERVAL": 5.0,
     # Rows that one export holds at the most.

@@ -22,6 +22,7 @@ from scheduler.changes import Refused
 from scheduler.dashboard import alerts_page, dialog
 from scheduler.dashboard.header import header
 from scheduler.dashboard.page import PageAdmin
+from scheduler.limits import TooOften
 from scheduler.models import Alert
 
 MUTES = {"1h": ("1 hour", 1), "8h": ("8 hours", 8), "24h": ("1 day", 24), "7d": ("7 days", 168)}
@@ -39,8 +40,18 @@ class MuteForm(NoteForm):
 
 
 class RuleForm(forms.Form):
-    enabled = forms.BooleanField(required=False, label="On")
-    threshold = forms.FloatField(required=False, min_value=0, label="From")
+    """How one rule is set; its labels name the rule, because the table's head cannot be a label."""
+
+    enabled = forms.BooleanField(required=False)
+    threshold = forms.FloatField(required=False, min_value=0)
+
+    def __init__(self, one: dict[str, Any], data: Any = None) -> None:
+        rule = one["rule"]
+        initial = {"enabled": one["enabled"], "threshold": one["threshold"]}
+        super().__init__(data, prefix=rule.key, initial=initial)
+        self.fields["enabled"].widget.attrs["aria-label"] = f"{rule.title}: on"
+        shown = {"aria-label": f"{rule.title}: from", "placeholder": f"{rule.threshold:g}"}
+        self.fields["threshold"].widget.attrs.update(shown)
 
 
 @admin.register(Alert)
@@ -128,8 +139,7 @@ class AlertAdmin(PageAdmin):
         shown = alerts_page.rules()
         given = request.POST if request.method == "POST" else None
         for one in shown:
-            initial = {"enabled": one["enabled"], "threshold": one["threshold"]}
-            one["form"] = RuleForm(given, prefix=one["rule"].key, initial=initial)
+            one["form"] = RuleForm(one, given)
         if given is not None:
             dialog.refuse_without(request, "view_alert", "change_alert")
             if all(one["form"].is_valid() for one in shown):
@@ -148,24 +158,28 @@ class AlertAdmin(PageAdmin):
 
     @method_decorator(require_POST)
     def test_view(self, request: HttpRequest) -> HttpResponse:
-        """Tell every channel, and show what each said. Nothing but the attempts is stored."""
+        """Tell every channel, and show what each said."""
         dialog.refuse_without(request, "view_alert", "change_alert")
-        told = send_test()
         shown = alerts_page.rules()
         for one in shown:
-            one["form"] = RuleForm(
-                prefix=one["rule"].key, initial={"enabled": one["enabled"], "threshold": one["threshold"]}
-            )
-        return self._rules_page(request, shown, told=told)
+            one["form"] = RuleForm(one)
+        try:
+            return self._rules_page(request, shown, told=send_test(request.user))
+        except TooOften as refusal:
+            return self._rules_page(request, shown, 429, refused=str(refusal))
 
-    def _rules_page(self, request: HttpRequest, shown: list[dict[str, Any]], **context: Any) -> HttpResponse:
+    def _rules_page(
+        self, request: HttpRequest, shown: list[dict[str, Any]], status: int = 200, **context: Any
+    ) -> HttpResponse:
         return self._render(
-            request, "scheduler/alert_rules.html", "Rules and channels", shown=shown, channels=[*channels()],
+            request, "scheduler/alert_rules.html", "Rules and channels", status, shown=shown, channels=[*channels()],
             may=self.has_change_permission(request), test_url=self.path_of(Alert, "test"), **context,
         )  # fmt: skip
 
-    def _render(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+    def _render(
+        self, request: HttpRequest, template: str, title: str, status: int = 200, **context: Any
+    ) -> HttpResponse:
         crumbs = [{"text": "Alerts", "url": self.path_of(Alert)}]
         return dialog.render(
-            self, request, template, title=title, crumbs=crumbs, alerts_url=crumbs[0]["url"], **context
+            self, request, template, status, title=title, crumbs=crumbs, alerts_url=crumbs[0]["url"], **context
         )

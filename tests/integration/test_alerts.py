@@ -441,6 +441,10 @@ def test_rules_are_set_on_their_page(handler: Client) -> None:
     }  # fmt: skip
     bad = handler.post(reverse(RULES_PAGE), {**given, "missed-threshold": "-1"}).content.decode()
     assert "greater than or equal to 0" in bad
+    (field,) = re.findall(r'<input[^>]*name="missed-threshold"[^>]*>', bad)
+    assert 'aria-invalid="true"' in field and 'value="-1"' in field and 'aria-label="Missed: from"' in field
+    described = re.search(r'aria-describedby="([^"]+)"', field)
+    assert described is not None and f'id="{described[1]}"' in bad
     assert LogEntry.objects.count() == 2
 
 
@@ -450,6 +454,30 @@ def test_a_test_shows_what_each_channel_said(handler: Client, hook: type[Hook]) 
     assert "webhook: NOT told" in text and "answered 500" in text
     assert "e-mail: told" in text
     assert not Alert.objects.exists()
+
+
+def test_a_user_sends_a_few_tests_a_minute_over_all_processes(settings: Any, handler: Client) -> None:
+    settings.AEGIS = {**getattr(settings, "AEGIS", {}), "RATE_LIMITS": {"send_test": 2}}
+    address = reverse("admin:aegis_scheduler_alert_test")
+    answers: list[int] = []
+    gate = threading.Barrier(4)
+
+    def send() -> None:
+        with closing(connection):
+            gate.wait(10)
+            answers.append(Client(headers={"cookie": cookie}).post(address).status_code)
+
+    cookie = f"sessionid={handler.cookies['sessionid'].value}"
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join(30) for thread in threads]
+    assert sorted(answers) == [200, 200, 429, 429]
+    refused = handler.post(address)
+    assert refused.status_code == 429 and "Nobody was told: You have done this 2 times" in refused.content.decode()
+    assert AlertDelivery.objects.filter(channel="signal").count() == 2
+    assert {*LogEntry.objects.values_list("change_message", flat=True)} == {"sent a test to every channel"}
+    call_command("aegis", "alerts", "test", stdout=StringIO())
+    assert AlertDelivery.objects.filter(channel="signal").count() == 3
 
 
 def test_tabs_count_and_an_old_look_is_told(handler: Client) -> None:
