@@ -24,6 +24,7 @@ _OPERATOR = (
     "aegis_scheduler.release_lock",
     "aegis_scheduler.export_execution",
     "aegis_scheduler.change_alert",
+    "aegis_scheduler.view_arguments",
 )
 _ADMIN = (
     "aegis_scheduler.add_schedule",

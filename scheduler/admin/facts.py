@@ -12,6 +12,7 @@ from django.db import models
 from django.http import HttpRequest
 
 from locks.plain_lists import ReadOnlyList
+from scheduler import private
 from scheduler.models import Instance, LockName, LockRelease, ScheduleChange
 
 # The glossary's words for columns that are named for the code.
@@ -90,9 +91,10 @@ class FactAdmin(ReadOnlyList):
         return FactList
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """Every field of the row, as the lists show them; choices and relations as Django does."""
+        """The fields that the user may see, as the lists show them; choices and relations as Django does."""
         kinds = {field.name: field for field in self.model._meta.fields}
-        return [self._field(kinds[str(name)]) for name in super().get_fields(request, obj)]
+        hidden = frozenset() if private.may_see(request.user) else private.FIELDS
+        return [self._field(kinds[str(name)]) for name in super().get_fields(request, obj) if name not in hidden]
 
     @staticmethod
     def _field(field: Any) -> Any:
@@ -124,9 +126,31 @@ class ScheduleChangeAdmin(FactAdmin):
     search_fields = ("schedule_name", "who", "reason")
     date_hierarchy = "changed_at"
 
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return self._readable(request, super().get_list_display(request))
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return self._readable(request, super().get_fields(request, obj))
+
+    @staticmethod
+    def _readable(request: HttpRequest, names: Any) -> list[Any]:
+        """The columns, with arguments left out of what was and what is for those who may not see them."""
+        if private.may_see(request.user):
+            return list(names)
+        return [_without(name) if name in ("before", "after") else name for name in names]
+
     @admin.display(description="who", ordering="who")
     def by(self, change: ScheduleChange) -> str:
         return change.who or str(change.changed_by or "-")
+
+
+def _without(field: str) -> Callable[[Any], Any]:
+    @admin.display(description=field)
+    def column(change: ScheduleChange) -> Any:
+        return private.without(getattr(change, field))
+
+    column.__name__ = field
+    return column
 
 
 @admin.register(LockRelease)

@@ -14,6 +14,7 @@ from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
+from scheduler import private
 from scheduler.admin.facts import instant
 from scheduler.admin.forms import INSTANTS, ScheduleForm
 from scheduler.admin.listing import ListingMixin
@@ -25,6 +26,8 @@ from scheduler.changes import note
 from scheduler.models import Schedule
 from scheduler.strategy_lines import lines
 
+ARGUMENTS = ("args", "kwargs")
+
 
 @admin.register(Schedule)
 class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
@@ -35,7 +38,7 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
     change_form_template = "admin/aegis_scheduler/schedule/change_form.html"
     save_on_top = True
     fieldsets = (
-        (None, {"fields": ("name", "task", ("args", "kwargs"), "enabled", "notes")}),
+        (None, {"fields": ("name", "task", ARGUMENTS, "enabled", "notes")}),
         (
             "When",
             {
@@ -95,11 +98,15 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
         return form
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whoever may only view reads its instants in UTC, as whoever edits them."""
+        """Whoever may only view reads instants in UTC, as whoever edits, and arguments where permitted."""
         found = super().get_fieldsets(request, obj)
         if obj is None or self.has_change_permission(request, obj):
             return found
-        return [(title, {**options, "fields": _read(options["fields"])}) for title, options in found]
+        hidden = () if private.may_see(request.user) else ARGUMENTS
+        return [
+            (title, {**options, "fields": _read(name for name in options["fields"] if name != hidden)})
+            for title, options in found
+        ]
 
     def changeform_view(
         self,

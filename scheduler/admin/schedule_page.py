@@ -8,7 +8,7 @@ from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
-from scheduler import releasing
+from scheduler import private, releasing
 from scheduler.admin.running import RanMixin
 from scheduler.dashboard import dialog, schedule_page
 from scheduler.dashboard.header import header
@@ -47,7 +47,9 @@ class SchedulePageMixin(RanMixin):
             data_url=self.path_to("data", pk),
             edit_url=self.path_to("change", pk) if self.has_change_permission(request) else "",
             buttons=self._buttons(request, schedule),
-            **schedule_page.context(schedule, lists_of(request, self.admin_site)),
+            **schedule_page.context(
+                schedule, lists_of(request, self.admin_site), arguments=private.may_see(request.user)
+            ),
         )
 
     @method_decorator(require_safe)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
+from scheduler import private
 from scheduler.admin.listing import GLYPHS, TONES, headroom_words, word_of
 from scheduler.charts.looks import outcome
 from scheduler.charts.runtimes import Run, RunTimes, run_times
@@ -38,8 +40,11 @@ class Change:
     reason: str
 
 
-def context(schedule: Schedule, lists: dict[str, str]) -> dict[str, Any]:
-    """What the template shows. ``lists``: paths of the lists that this user may see, for the links."""
+def context(schedule: Schedule, lists: dict[str, str], *, arguments: bool) -> dict[str, Any]:
+    """What the template shows. ``lists``: paths of the lists that this user may see, for the links.
+
+    ``arguments``: whether this user may see those of the task.
+    """
     now = timezone.now()
     facts = facts_of([schedule], now)[schedule.pk]
     word = word_of(schedule, now)
@@ -62,7 +67,7 @@ def context(schedule: Schedule, lists: dict[str, str]) -> dict[str, Any]:
         "chart": chart(facts, lists),
         "ticks": facts.ticks[:TICKS],
         "manual": _by_hand(schedule),
-        "changes": changes(schedule),
+        "changes": changes(schedule, arguments=arguments),
     }
 
 
@@ -119,19 +124,23 @@ def _by_hand(schedule: Schedule) -> list[Tick]:
     return list(Tick.objects.filter(schedule=schedule, manual_key__startswith="run:").order_by("-id")[:MANUAL])
 
 
-def changes(schedule: Schedule) -> list[Change]:
+def changes(schedule: Schedule, *, arguments: bool) -> list[Change]:
     """The latest, the newest first."""
     rows = ScheduleChange.objects.filter(schedule=schedule).select_related("changed_by")[:CHANGES]
+    readable = dict if arguments else private.without
     return [
-        Change(at=row.changed_at, who=row.who or str(row.changed_by or "-"), said=_said(row), reason=row.reason)
+        Change(
+            at=row.changed_at, who=row.who or str(row.changed_by or "-"), reason=row.reason,
+            said=_said(readable(row.before), readable(row.after)),
+        )
         for row in rows
-    ]
+    ]  # fmt: skip
 
 
-def _said(row: ScheduleChange) -> list[str]:
+def _said(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     lines = []
-    for name, new in row.after.items():
-        old, label = row.before.get(name), name.replace("_id", "").replace("_", " ")
+    for name, new in after.items():
+        old, label = before.get(name), name.replace("_id", "").replace("_", " ")
         lines.append(
             f"{label}: {new}" if name == BY_HAND or old in (None, "") else f"{label}: {old} → {_or_none(new)}"
         )

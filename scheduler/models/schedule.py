@@ -159,6 +159,7 @@ class Schedule(models.Model):
             ("pause_schedule", "Can pause and resume schedule"),
             ("run_schedule", "Can run schedule now"),
             ("change_strategy", "Can change the strategy of schedules"),
+            ("view_arguments", "Can view the arguments of tasks and what bodies raised"),
         ]
         constraints = [
             models.CheckConstraint(condition=_exactly_one_recurrence(), name="aegis_schedule_one_recurrence"),
