@@ -21,7 +21,8 @@ NAMES = (
 # All names at once.
 GARBAGE = (
     "-1", "9" * 20, "9" * 5_000, "nan", "x" * 5_000, "é", "' OR 1=1", "<script>", "2027-13-45T99:99:99Z",
-    "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2027-03-27T12:00:00+99:99",
+    "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2027-03-27T12:00:00+99:99", "1900-01-01T00:00:00Z",
+    "2999-12-31T23:59:59Z",
 )  # fmt: skip
 OURS = [model for model in admin.site._registry if model._meta.app_label in ("aegis_scheduler", "aegis_locks")]
 
