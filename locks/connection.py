@@ -47,6 +47,7 @@ __all__ = [
     "connect",
     "execute",
     "is_routed",
+    "renewal_timeout",
     "routed_to_django",
 ]  # fmt: skip
 
@@ -187,6 +188,13 @@ def execute(
     if _process.routed_thread is not None:
         return _execute_routed(sql, params, using)
     return _process.slot(using).execute(sql, params, timeout)
+
+
+def renewal_timeout(ttl: float) -> float:
+    """Seconds that a renewal waits for its answer. A part of the lease's ``ttl``, so that silence is asked again in
+    time; and no more than for any other answer, because other leases wait for the thread that renews.
+    """
+    return min(ttl / 6, ANSWER_TIMEOUT)
 
 
 def close_all(*, using: str | None = None) -> None:

@@ -29,6 +29,7 @@ from . import signals
 from .backends.base import BaseLockBackend
 from .base import Lease
 from .clock import boottime
+from .connection import renewal_timeout
 from .exceptions import LeaseLost, LockUnavailable
 
 logger = logging.getLogger("locks")
@@ -123,7 +124,7 @@ class Kept:
                 self._error = self._window_over()
         # Bounded by the time-out of one renewal. A renewal that arrives after the release would find
         # nothing of ours.
-        if self.renewing.acquire(timeout=self._lease.ttl / 6 + 0.1):
+        if self.renewing.acquire(timeout=renewal_timeout(self._lease.ttl) + 0.1):
             self.renewing.release()
 
     def _take(self, renewed: Lease) -> None:

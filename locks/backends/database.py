@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from .. import connection
 from ..base import Lease
 from .params import ParamsValidator
 from .rows import LeaseRowParams, RowBackend
@@ -95,4 +96,5 @@ class DatabaseLeaseBackend(RowBackend):
             "number": lease.grant_no,
             "ttl": ttl,
         }
-        return bool(self._execute("renew", lease.name, RENEW, params, timeout=lease.ttl / 6))
+        timeout = connection.renewal_timeout(lease.ttl)
+        return bool(self._execute("renew", lease.name, RENEW, params, timeout=timeout))

@@ -11,6 +11,7 @@ import psycopg
 from django.core import checks
 
 from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
+from ..connection import renewal_timeout
 from ..examination import sessions as session_examination
 from ..findings import Findings
 from . import session_registry as registry
@@ -125,7 +126,7 @@ class SessionBackend(PostgresBackend):
         key = self._key(name, lease_id)
         held = registry.find(key)
         if held is not None:  # asked again under the same id
-            if self._stands(held, key, ttl, timeout=ttl / 6):
+            if self._stands(held, key, ttl, timeout=renewal_timeout(ttl)):
                 return held.grant
             registry.forget(key)
         in_doubt = registry.settle(key)
@@ -139,7 +140,7 @@ class SessionBackend(PostgresBackend):
         session = registry.find(key)
         if session is None:
             return False
-        stands = self._stands(session, key, ttl, timeout=lease.ttl / 6)
+        stands = self._stands(session, key, ttl, timeout=renewal_timeout(lease.ttl))
         if not stands:
             registry.forget(key)
         return stands

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
-from locks import Lease, LeaseLost, keepalive, lock_backends
+from locks import Lease, LeaseLost, LockUnavailable, connection, keepalive, lock_backends
 from locks.backends.base import BaseLockBackend
 from locks.backends.redis import RedisLockBackend
 from locks.keepalive import Kept, keep_alive
 from locks.signals import lease_lost
 from locks.testing import FrozenClock, TcpProxy, exit_status, fork_child, wait_until
-from tests.contract.wires import WIRED, wired_redis
+from tests.contract.wires import WIRED, wired_database, wired_redis, wired_row_backend
 from tests.support.threads import no_thread_once
 
 pytestmark = pytest.mark.django_db
@@ -263,3 +265,39 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next_lease(thread
         assert not keepalive._process.renewer("redis").items
 
     assert exit_status(fork_child(keep)) == 0
+
+
+@pytest.mark.parametrize("alias", ["database", "advisory", "row_lock"])
+def test_a_long_lease_at_a_silent_server_holds_up_no_short_one(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.5)
+    with wired_database() as proxy:
+        backend = wired_row_backend(alias)
+        leases = acquired(backend, ttl=3600), acquired(backend, ttl=6)
+        with keep_alive(backend, leases[0]) as long, keep_alive(backend, leases[1]) as short:
+            long.next_renewal = backend.clock()
+            wait_until(lambda: long.renewals, what="the thread is connected")
+            try:
+                proxy.swallow_answers()
+                long.next_renewal = backend.clock()
+                wait_until(lambda: proxy.dropped, what="the answer to the long one's renewal is lost")
+                proxy.heal()
+                before = short.renewals
+                wait_until(lambda: short.renewals > before or short.lost)
+                assert not short.lost
+            finally:
+                proxy.cut()  # ends what still hangs
+        for lease in leases:
+            with contextlib.suppress(LockUnavailable):
+                backend.release(lease)
+
+
+def test_the_end_of_a_long_lease_waits_for_a_hanging_renewal_no_longer_than_for_any_answer(
+    wired: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.1)
+    backend, _ = wired
+    kept = Kept(backend, acquired(backend, ttl=3600))
+    with ThreadPoolExecutor(1) as pool, kept.renewing:
+        left = pool.submit(kept.stop)
+        wait([left], timeout=10)
+        assert left.done()
