@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -23,6 +23,7 @@ from .wires import Line, Word
 _THREADS = 32  # upper bound per process; they are started as they are needed
 _FIRST_RETRY = 0.5  # seconds until a node that was silent is told again; doubles up to ...
 _LAST_RETRY = 5.0
+_MOST_OWED = 10_000  # releases
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,8 @@ def owe_release(node: Node, key: str, starts_with: str, ttl: float) -> None:
     its way and arrive after this release; until ``ttl`` seconds are over, when it has ended by itself.
     Nobody waits for either, and the comparison makes both harmless at any time.
     """
-    _process.pool().submit(node.ask, RELEASE, [key], [starts_with])
-    _process.debts().add(_Debt(node, key, starts_with, boottime() + ttl))
+    now = boottime()
+    _process.debts().add(_Debt(node, key, starts_with, now + ttl), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,40 +139,63 @@ class _Debt:
     key: str
     starts_with: str
     until: float
-    retry_in: float = _FIRST_RETRY
+    again: bool = False
 
     def pay(self) -> bool:
         return self.node.ask(RELEASE, [self.key], [self.starts_with]).silence is None
 
 
 class _Debts:
-    """A daemon thread that pays owed releases, each when it is due. It sleeps while nothing is owed."""
+    """A daemon thread that pays owed releases, each when it is due. It sleeps while nothing is owed.
+
+    A node that has just been silent is left alone for a while, with all that it is owed: a dead one takes one
+    time-out a pause, however many leases are given back meanwhile.
+    """
 
     def __init__(self) -> None:
         self.condition = threading.Condition()
         self.heap: list[tuple[float, int, _Debt]] = []
         self.count = itertools.count()
+        self.silent: dict[Node, tuple[float, float]] = {}  # until when it is left alone, and how long that is
         threading.Thread(target=self._run, name="aegis-quorum-releases", daemon=True).start()
 
-    def add(self, debt: _Debt) -> None:
+    def add(self, debt: _Debt, due: float) -> None:
+        """Owe ``debt``, to be paid at ``due``; forgotten where too much is owed, its vote ends with its ttl."""
         with self.condition:
-            heapq.heappush(self.heap, (boottime() + debt.retry_in, next(self.count), debt))
-            self.condition.notify()
+            if len(self.heap) < _MOST_OWED:
+                heapq.heappush(self.heap, (due, next(self.count), debt))
+                self.condition.notify()
 
     def _run(self) -> None:
         while True:
             debt = self._next_due()
-            if not debt.pay() and boottime() < debt.until:
-                slower = min(_LAST_RETRY, debt.retry_in * 2)
-                self.add(_Debt(debt.node, debt.key, debt.starts_with, debt.until, slower))
+            heard = debt.pay()
+            self._note(debt.node, heard)
+            if not (heard and debt.again):
+                self.add(replace(debt, again=True), boottime() + _FIRST_RETRY)
+
+    def _note(self, node: Node, heard: bool) -> None:
+        if heard:
+            self.silent.pop(node, None)
+        else:
+            pause = min(_LAST_RETRY, 2 * self.silent.get(node, (0.0, _FIRST_RETRY / 2))[1])
+            self.silent[node] = boottime() + pause, pause
 
     def _next_due(self) -> _Debt:
         with self.condition:
             while True:
-                left = self.heap[0][0] - boottime() if self.heap else None
-                if left is not None and left <= 0:
-                    return heapq.heappop(self.heap)[2]
-                self.condition.wait(left)
+                now = boottime()
+                left = self.heap[0][0] - now if self.heap else None
+                if left is None or left > 0:
+                    self.condition.wait(left)
+                    continue
+                debt = heapq.heappop(self.heap)[2]
+                alone_until = self.silent.get(debt.node, (0.0, 0.0))[0]
+                if debt.until <= now:
+                    continue
+                if alone_until <= now:
+                    return debt
+                heapq.heappush(self.heap, (min(alone_until, debt.until), next(self.count), debt))
 
 
 class _Process:

@@ -225,6 +225,36 @@ class TestRedlock(LockBackendContract):
         proxies[0].heal()
         wait_until(lambda: self.votes(name) == [], within=backend.ttl / 2, what="the silent node was told again")
 
+    @pytest.fixture
+    def nothing_owed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What other tests have left unpaid is not counted."""
+        monkeypatch.setattr(nodes._process, "_debts", None)
+
+    @pytest.mark.usefixtures("nothing_owed")
+    def test_a_dead_node_is_told_seldom_and_what_it_was_owed_ends(self, name: str) -> None:
+        with wired_redis(self.alias) as (wired, proxies):
+            short = RedlockBackend(WIRED, {**wired.params, "TTL": 2})
+            count = 30
+            leases = [self.acquired(f"{name}.{number}", short) for number in range(count)]
+            proxies[0].cut()
+            before = proxies[0].dropped
+            for lease in leases:
+                assert short.release(lease) is True
+            owed = nodes._process.debts()
+            assert len(owed.heap) <= count
+            wait_until(lambda: not owed.heap, what="nothing that has ended by itself is owed")
+            assert proxies[0].dropped - before - count <= 10, "asked once for each release, and a few times later"
+
+    @pytest.mark.usefixtures("nothing_owed")
+    def test_what_is_owed_is_bounded(self, name: str, wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(nodes, "_MOST_OWED", 5)
+        backend, proxies = wired
+        leases = [self.acquired(f"{name}.{number}", backend) for number in range(10)]
+        proxies[0].cut()
+        for lease in leases:
+            assert backend.release(lease) is True
+        assert len(nodes._process.debts().heap) <= 5
+
     # who holds it
 
     def test_split_votes_are_unavailable_never_none(self, name: str) -> None:
