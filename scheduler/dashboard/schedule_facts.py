@@ -95,13 +95,14 @@ def facts_of(schedules: Collection[Schedule], now: datetime) -> dict[int, Facts]
     found = {schedule.pk: Facts() for schedule in schedules}
     if not found:
         return found
-    ticks = latest.ticks_of(found)
-    collided = _collided([row[1] for row in ticks])
+    with window_rows.uncompiled():
+        ticks = latest.ticks_of(found)
+        collided = _collided([row[1] for row in ticks])
+        _count(found, now)
     for pk, tick, at, state, outcome, alias, ttl, ran, workers, token, rivals, began in ticks:
         word = outcome_of(tick, state, outcome, collided)
         fact = TickFact(tick, at, alias, ttl, ran, tuple(workers or ()), token, rivals, began, word)
         found[pk].ticks.append(fact)
-    _count(found, now)
     for schedule in schedules:
         found[schedule.pk].lease = lease_that_guards(schedule)
     return found

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db import connection, transaction
+from django.db import connection
 
 from scheduler.audit import bodies_of
 from scheduler.charts import Window
@@ -65,8 +65,7 @@ def aligned(window: Window, step: int) -> Window:
 
 def figures_in(window: Window, step: int, schedule_id: int | None = None) -> tuple[Figures, datetime | None]:
     """The figures, and from when on they are complete where the rest of the window holds too much to count."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL jit = off")  # it takes longer to compile these than to run them
+    with window_rows.uncompiled():
         return _figures_in(window, step, schedule_id)
 
 

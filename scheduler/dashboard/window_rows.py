@@ -8,11 +8,12 @@ through. What a collision is, is decided by ``scheduler.collisions`` alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from scheduler.charts import Window
 from scheduler.dashboard.facts import RefusedRow, TickRow
@@ -117,6 +118,15 @@ _LAST_THAT_FITS = f"""
 SELECT t.fire_time FROM {_TICKS_OF}
 ORDER BY t.fire_time DESC OFFSET %(most)s - 1 LIMIT 2
 """  # noqa: S608
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """A transaction without JIT: it takes longer to compile these statements than to run them."""
+    with transaction.atomic(savepoint=False):
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL jit = off")
+        yield
 
 
 def _given(parts: Parts, schedule_id: int | None, **more: Any) -> dict[str, Any]:
