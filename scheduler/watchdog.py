@@ -50,8 +50,9 @@ class Watchdog:
         """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
         wrapper = connections[DEFAULT_DB_ALIAS]
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._look, name="aegis-watchdog", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._look, name="aegis-watchdog", daemon=True)
+            thread.start()  # may fail; then this pass is left out, and the next tries again
+            self._thread = thread
         with wrapper.execute_wrapper(self._progress):
             self._since, self._watched = boottime(), wrapper
             try:
