@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import django
-import psycopg
 import pytest
 
 from aegis_site.embedded import FolderInUse, Services
@@ -87,16 +86,8 @@ def _start_services() -> Services:
         except FolderInUse:
             continue
         os.environ.update(services.env())
-        _trust_the_system(services.postgres.url)
         return services
     pytest.exit(f"{SESSIONS_AT_ONCE} test sessions run already in {PROJECT}: wait for one to end.", returncode=4)
-
-
-def _trust_the_system(url: str) -> None:
-    """Commits survive a server that is killed, as always; only a crash of the whole machine could lose some."""
-    with psycopg.connect(url, autocommit=True) as session:
-        session.execute("ALTER SYSTEM SET fsync = off")
-        session.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture(scope="session")
