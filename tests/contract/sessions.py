@@ -294,8 +294,7 @@ class SessionBackendContract(LockBackendContract):
         lease = self.acquired(name)
         self.leave_database()
         services.postgres.kill()
-        with pytest.raises(LeaseLost):
-            self.backend.renew(lease)
+        wait_until(lambda: self.loses(lease), what="the server's sessions have followed it")
         with pytest.raises(LockUnavailable):
             self.backend.acquire(name)
         services.postgres.start()
@@ -312,6 +311,13 @@ class SessionBackendContract(LockBackendContract):
         services.postgres.resume()
         wait_until(lambda: self.renews(lease), what="the same session answers again")
         assert self.backend.release(lease) is True
+
+    def loses(self, lease: Lease) -> bool:
+        try:
+            self.backend.renew(lease)
+        except LeaseLost:
+            return True
+        return False
 
     def renews(self, lease: Lease) -> bool:
         try:
