@@ -33,7 +33,7 @@ class ExecutionState(TextChoices):
     # Refused before the body: the name is held by another.
     PREVENTED = "prevented", "Prevented"
     # Refused before the body: this tick already started elsewhere.
-    DUPLICATE = "duplicate", "Duplicate"
+    DUPLICATE = "duplicate", "Duplicate refused"
     # Refused before the body: the tick was over without a run, or its schedule was switched off.
     LATE = "late", "Late"
     # Refused before the body: the lock store could not say whether the name is free.

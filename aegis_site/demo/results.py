@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.db.models import Min, QuerySet
+
 from aegis_site.demo.models import Effect
 from scheduler import collisions
 from scheduler.audit import bodies_of
@@ -13,13 +15,25 @@ from scheduler.models import Execution, Schedule, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState, TickState
 
 
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What guarded a tick."""
+
+    lock: str
+    once_per_tick: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One schedule's figures. ``prevented`` counts executions; ``missed`` counts misfired ticks."""
+    """One schedule's figures. ``prevented`` counts executions; ``missed`` counts misfired ticks.
+
+    ``before``: what guarded its earlier ticks where that was changed, the first first; the figures are of all.
+    """
 
     name: str
     lock: str
     once_per_tick: bool
+    before: list[Switches]
     delivery: str
     ticks: int
     executed: int
@@ -47,6 +61,12 @@ class Result:
             collisions.AuditCounts(duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible),
             collisions.LedgerCounts(duplicates=self.ledger_duplicates, overlaps=self.ledger_overlaps),
         )
+
+
+def _before(schedule: Schedule, ticks: QuerySet[Tick]) -> list[Switches]:
+    found = ticks.values_list("lock_alias", "once_per_tick").annotate(first=Min("fire_time")).order_by("first")
+    now = Switches(schedule.lock.alias_in_force or schedule.lock.alias_wanted, schedule.once_per_tick)
+    return [one for lock, guarded, _ in found if (one := Switches(lock, guarded)) != now]
 
 
 def results() -> list[Result]:
@@ -80,6 +100,7 @@ def _result(schedule: Schedule) -> Result:
         name=schedule.name,
         lock=schedule.lock.alias_in_force or schedule.lock.alias_wanted,
         once_per_tick=schedule.once_per_tick,
+        before=_before(schedule, ticks),
         delivery=schedule.delivery,
         ticks=ticks.exclude(state__in=OPEN_TICKS).count(),
         executed=states[ExecutionState.EXECUTED],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from rich.table import Table
 
-from aegis_site.demo.results import Result
+from aegis_site.demo.results import Result, Switches
 
 # From this width on all columns have room, characters.
 WIDE = 185
@@ -28,6 +29,15 @@ def _alarm(text: str, count: int) -> str:
     return f"[bold red]{text}[/]" if count else text
 
 
+def _guard(one: Result | Switches) -> str:
+    return "on" if one.once_per_tick else "off"
+
+
+def _changed(before: Iterable[str], now: str) -> list[str]:
+    """What was and what is, each once in a row."""
+    return [word for word, _ in groupby([*before, now])]
+
+
 def _overlaps(row: Result) -> str:
     possible = f" (+{row.overlaps_possible} possible)" if row.overlaps_possible else ""
     return _alarm(f"{row.overlaps}{possible}", row.overlaps)
@@ -39,8 +49,8 @@ def _waits(row: Result) -> str:
 
 COLUMNS = (
     Column("schedule", lambda row: row.name, narrow=True, left=True),
-    Column("lock", lambda row: row.lock, left=True),
-    Column("guard", lambda row: "on" if row.once_per_tick else "off", narrow=True, left=True),
+    Column("lock", lambda row: " → ".join(_changed([one.lock for one in row.before], row.lock)), left=True),
+    Column("guard", lambda row: " → ".join(_changed(map(_guard, row.before), _guard(row))), narrow=True, left=True),
     Column("ticks", lambda row: str(row.ticks), narrow=True),
     Column("executed", lambda row: str(row.executed)),
     Column("prevented", lambda row: str(row.prevented), narrow=True),

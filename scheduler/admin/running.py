@@ -49,7 +49,7 @@ class RunVerb(Verb):
     label = "Run now…"
     form: ClassVar[type[forms.Form]] = RunForm
     notes = (
-        "It runs under the same lock as any other run: while another is inside, this one is not.",
+        "It runs under the same lock as any other run: while another is inside, this one does not start.",
         "A paused or disabled schedule is run too, this once.",
     )
 

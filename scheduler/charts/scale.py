@@ -171,7 +171,9 @@ def step_words(seconds: int) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """``0.4 s``, ``39 s``, ``4 min 10 s``, ``1 h 5 min``."""
+    """``0.04 s``, ``2.4 s``, ``39 s``, ``4 min 10 s``, ``1 h 5 min``."""
+    if 0 < seconds < 0.995:
+        return f"{seconds:.2f} s"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

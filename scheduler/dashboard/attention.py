@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.charts.scale import duration_words
-from scheduler.dashboard.figures import Figures, Moment
+from scheduler.dashboard.figures import Figures, Tally
 from scheduler.dashboard.header import Header
 from scheduler.dashboard.headroom import Headroom
 from scheduler.dashboard.links import Links
@@ -61,20 +61,21 @@ def _some(items: list[Item]) -> list[Item]:
 def _collided(found: Found) -> Iterator[Item]:
     tallies = sorted(found.figures.schedules.items(), key=lambda item: -item[1].too_many[OVERLAP])
     for word, name in ((OVERLAP, "proven overlap"), (DUPLICATE, "duplicate")):
-        for (_, schedule), tally in tallies:
+        for (pk, schedule), tally in tallies:
             if number := tally.too_many[word]:
-                strategies = ", ".join(sorted(tally.strategies))
                 yield Item(
                     what=schedule,
-                    text=f"{number:,} {name}{'' if number == 1 else 's'}, strategy {strategies}.",
+                    text=f"{number:,} {name}{'' if number == 1 else 's'}, {_strategies(tally)}.",
                     tone="bad",
-                    url=_around(found, tally.latest),
+                    url=found.links.around(tally.latest, pk) if tally.latest else "",
                     link="Show the latest",
                 )
 
 
-def _around(found: Found, moment: Moment | None) -> str:
-    return found.links.around(moment) if moment else ""
+def _strategies(tally: Tally) -> str:
+    """Those of all its ticks: one that was changed may be the cause or the remedy."""
+    names = sorted(tally.strategies)
+    return f"strategy {names[0]}" if len(names) == 1 else f"strategies in this window: {', '.join(names)}"
 
 
 def _nobody(found: Found) -> Iterator[Item]:

@@ -19,8 +19,11 @@ _APP = "aegis_scheduler"
 # Filters the list of ticks by the name of a key that has no schedule.
 UNSCHEDULED = "unscheduled"
 
+# The page of a collision, narrowed to its schedule where that is named.
+Around = Callable[[Moment, int | None], str]
 
-def _nowhere(moment: Moment) -> str:
+
+def _nowhere(moment: Moment, schedule_id: int | None = None) -> str:
     return ""
 
 
@@ -33,7 +36,7 @@ class Links:
     lists: dict[str, str] = field(default_factory=dict)
     timeline: str = ""
     workers: str = ""
-    around: Callable[[Moment], str] = _nowhere
+    around: Around = _nowhere
 
     def ticks(self, outcomes: str, key: Key | None = None) -> str:
         """The ticks of the window that ended so, of one key or of the page's schedule; commas between words."""
@@ -52,8 +55,8 @@ class Links:
 
     def schedule(self, number: int | None) -> str:
         """The page of a schedule."""
-        form = self.lists.get("schedule", "")
-        return f"{form}{number}/change/" if form and number is not None else ""
+        path = self.lists.get("schedule", "")
+        return f"{path}{number}/" if path and number is not None else ""
 
     def _list(self, model: str, kept: dict[str, str], prefix: str, schedule_id: int | None) -> str:
         path = self.lists.get(model, "")

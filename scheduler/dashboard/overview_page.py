@@ -73,7 +73,7 @@ def context(found: Report, links: Links, data: str) -> dict[str, Any]:
         links,
         window=here.window,
         schedule_id=here.filter.schedule_id,
-        around=lambda moment: _around(moment, params, links.timeline),
+        around=lambda moment, schedule_id: _around(moment, schedule_id, params, links.timeline),
     )
     told = Found(
         figures=figures,
@@ -109,10 +109,10 @@ def _held(found: Report, links: Links) -> tuple[Running, str] | None:
     return (one, links.execution(one.id)) if one else None
 
 
-def _around(moment: Moment, params: Params, timeline: str) -> str:
+def _around(moment: Moment, schedule_id: int | None, params: Params, timeline: str) -> str:
     """The timeline around a collision, with it selected."""
     start, end = moment.start - _AROUND, max(moment.end, moment.start) + _AROUND
-    schedule = params.given.get("schedule") or None
+    schedule = schedule_id or params.given.get("schedule") or None
     changes = {"from": start, "to": end, "selected": moment.execution_id, "schedule": schedule}
     return params.url(timeline, "selected", window=None, **changes)
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from scheduler import private
+from scheduler.admin.facts import WORDS
 from scheduler.admin.listing import GLYPHS, TONES, headroom_words, word_of
 from scheduler.charts.looks import outcome
 from scheduler.charts.runtimes import Run, RunTimes, run_times
@@ -140,14 +141,15 @@ def changes(schedule: Schedule, *, arguments: bool) -> list[Change]:
 def _said(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, new in after.items():
-        old, label = before.get(name), name.replace("_id", "").replace("_", " ")
-        lines.append(
-            f"{label}: {new}" if name == BY_HAND or old in (None, "") else f"{label}: {old} → {_or_none(new)}"
-        )
+        old, label = before.get(name), WORDS.get(name, name.replace("_id", "").replace("_", " "))
+        was_nothing = name == BY_HAND or old in (None, "")
+        lines.append(f"{label}: {_word(new)}" if was_nothing else f"{label}: {_word(old)} → {_word(new)}")
     return lines
 
 
-def _or_none(value: Any) -> Any:
+def _word(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return "none" if value in (None, "") else value
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.dashboard.figures import Figures, Moment, Tally
+from scheduler.dashboard.figures import Figures, Tally
+from scheduler.dashboard.links import Around
 from scheduler.dashboard.outcomes import DUPLICATE, OVERLAP, POSSIBLE, RAN_ONCE, TROUBLE
 from scheduler.states import ExecutionState, TickOutcome
 
@@ -44,7 +44,7 @@ COLUMNS = (
 )
 
 
-def schedule_rows(figures: Figures, around: Callable[[Moment], str], timeline: str) -> list[ScheduleRow]:
+def schedule_rows(figures: Figures, around: Around, timeline: str) -> list[ScheduleRow]:
     """The rows, by name. ``around`` gives the page of a collision; a deleted schedule has no page."""
     return [
         ScheduleRow(
@@ -53,7 +53,7 @@ def schedule_rows(figures: Figures, around: Callable[[Moment], str], timeline: s
             strategy=", ".join(sorted(tally.strategies)),
             guard=" and ".join("on" if guarded else "off" for guarded in sorted(tally.guards)),
             figures=figures_of(tally),
-            latest=around(tally.latest) if tally.latest else "",
+            latest=around(tally.latest, pk) if tally.latest else "",
         )
         for (pk, name), tally in figures.schedules.items()
     ]

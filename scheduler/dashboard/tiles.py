@@ -31,7 +31,7 @@ class Tile:
 
 def tiles(total: Tally, links: Links) -> tuple[Tile, ...]:
     """Collisions, what was prevented, how the ticks ended; each leads to what it counts."""
-    newest = links.around(total.latest) if total.latest else ""
+    newest = links.around(total.latest, None) if total.latest else ""
     return (
         _collision("Overlaps, proven", OVERLAP, "two or more were inside at once", total, newest),
         _collision("Overlaps, possible", POSSIBLE, "the stamps do not prove it", total, newest),

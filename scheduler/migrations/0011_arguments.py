@@ -1,8 +1,8 @@
-"""A permission for what tasks are given and what bodies raised."""
+"""A permission for what tasks are given and what bodies raised; a duplicate delivery is called refused."""
 
 from __future__ import annotations
 
-from django.db import migrations
+from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
@@ -20,5 +20,24 @@ class Migration(migrations.Migration):
                     ("view_arguments", "Can view the arguments of tasks and what bodies raised"),
                 ],
             },
+        ),
+        migrations.AlterField(
+            model_name="execution",
+            name="state",
+            field=models.CharField(
+                choices=[
+                    ("prevented", "Prevented"),
+                    ("duplicate", "Duplicate refused"),
+                    ("late", "Late"),
+                    ("blocked", "Blocked"),
+                    ("running", "Running"),
+                    ("executed", "Executed"),
+                    ("failed", "Failed"),
+                    ("retried", "Retried"),
+                    ("lost", "Lost"),
+                    ("abandoned", "Abandoned"),
+                ],
+                max_length=12,
+            ),
         ),
     ]

@@ -12,6 +12,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import connection
 from django.test import Client
+from django.urls import reverse
 
 from aegis_site.demo.models import Effect
 from scheduler.charts import Window
@@ -119,6 +120,26 @@ def test_what_needs_attention_is_ranked_and_each_leads_somewhere(overview: Calla
     assert all("href=" in item for item in items if "aegis-tile" not in item)
 
 
+def test_a_collision_is_shown_without_those_of_other_schedules(viewer: Client, overview: Callable[..., str]) -> None:
+    for name, later in (("baseline", 0), ("other", 1)):
+        schedule = make_schedule(name, alias="none")
+        ran(ticked(schedule, -30 + later), f"{name}-worker1", -30 + later, -20)
+        ran(ticked(schedule, -28 + later), f"{name}-worker2", -28 + later, -21)
+    html = overview(at=AT, window="1h")
+    leads = {name: unescape(url) for name, url in re.findall(r'<b>(\w+)</b>.*?<a href="([^"]*)"', html)}
+    page = words(viewer.get(leads["baseline"]).content.decode())
+    assert "baseline-worker1" in page and "other-worker1" not in page
+
+
+def test_strategies_that_were_changed_are_not_accused_of_what_was_before(overview: Callable[..., str]) -> None:
+    schedule = make_schedule("baseline", alias="none")
+    ran(ticked(schedule, -30), "worker1", -30, -20)
+    ran(ticked(schedule, -28), "worker2", -28, -21)
+    ran(ticked(schedule, -10, lock_alias="database"), "worker1", -10, -9)
+    found = attention(overview(at=AT, window="1h"))
+    assert "1 proven overlap, strategies in this window: database, none." in found[0]
+
+
 def test_a_body_whose_process_is_gone_a_tight_lease_and_two_versions_need_attention(
     overview: Callable[..., str],
 ) -> None:
@@ -164,6 +185,8 @@ def test_the_next_ticks_come_in_order_and_a_paused_one_says_so(overview: Callabl
     table = html[html.index('id="next-ticks"') :]
     assert re.findall(r">(job-\d\d)</a>", table) == [f"job-{n:02}" for n in (0, 4, 5, 6, 7, 8, 9, 10, 11, 1)]
     assert "Paused, no tick is made: job-01 until it is resumed." in words(table)
+    leads = re.findall(r'<a href="([^"]*)">job-00</a>', table)
+    assert leads == [reverse("admin:aegis_scheduler_schedule_page", args=[Schedule.objects.get(name="job-00").pk])]
 
 
 # Impact

@@ -128,7 +128,9 @@ def test_none_of_many_carries_the_exact_bound_rounded_up() -> None:
 
 
 def shown(total: Tally) -> dict[str, Tile]:
-    links = Links(lists={"tick": "/ticks/", "execution": "/tries/"}, around=lambda moment: f"?{moment.execution_id}")
+    links = Links(
+        lists={"tick": "/ticks/", "execution": "/tries/"}, around=lambda moment, _: f"?{moment.execution_id}"
+    )
     return {tile.label: tile for tile in tiles(total, links)}
 
 
