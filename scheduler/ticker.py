@@ -76,11 +76,14 @@ class Ticker:
         full = True
         while full:
             minted = mint()
-            failpoint("after-mint")
+            if minted.ticks:
+                failpoint("after-mint")
             self._publish(minted.ticks)
             full = minted.full
 
     def _publish(self, ticks: tuple[Tick, ...] | list[Tick]) -> Published:
+        if not ticks:
+            return Published([])
         if boottime() < self._publishes_from:
             return Published([], broker_failed=True)
         published = publish(ticks)
