@@ -26,11 +26,15 @@ _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireTimePreview:
-    """One coming fire time: ``at`` in UTC, ``local`` in the schedule's zone, ``note`` at a clock change."""
+    """One coming fire time: ``at`` in UTC, ``local`` in the schedule's zone, ``note`` at a clock change.
+
+    ``seconds``: whether it is written with them, because one of those beside it has some.
+    """
 
     at: datetime
     local: datetime
     note: str = ""
+    seconds: bool = False
 
     @property
     def offset(self) -> str:
@@ -39,8 +43,8 @@ class FireTimePreview:
 
     @property
     def local_text(self) -> str:
-        """``Sun 28 Mar 2027 03:00 (+02:00)``; with seconds where there are some."""
-        clock = "%H:%M:%S" if self.local.second or self.local.microsecond else "%H:%M"
+        """``Sun 28 Mar 2027 03:00 (+02:00)``, or with seconds."""
+        clock = "%H:%M:%S" if self.seconds else "%H:%M"
         return f"{self.local:%a} {self.local.day} {self.local:%b %Y} {self.local:{clock}} ({self.offset})"
 
 
@@ -77,11 +81,13 @@ def duration(seconds: float) -> str:
 
 def preview(recurrence: Recurrence, start: datetime, count: int) -> list[FireTimePreview]:
     """The next ``count`` fire times after ``start``."""
-    zone, previous, rows = zone_named(recurrence.zone), start, []
-    for at in recurrence.fire_times(start, END, count).times:
-        rows.append(FireTimePreview(at=at, local=at.astimezone(zone), note=_note(recurrence, previous, at)))
-        previous = at
-    return rows
+    times = recurrence.fire_times(start, END, count).times
+    local = [at.astimezone(zone_named(recurrence.zone)) for at in times]
+    seconds = any(one.second or one.microsecond for one in local)
+    return [
+        FireTimePreview(at=at, local=here, note=_note(recurrence, previous, at), seconds=seconds)
+        for previous, at, here in zip((start, *times), times, local, strict=False)
+    ]
 
 
 def _note(recurrence: Recurrence, previous: datetime, at: datetime) -> str:

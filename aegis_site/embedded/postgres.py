@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from aegis_site.embedded.identity import make_folder
 from aegis_site.embedded.server import Place, Server
 
 USER = DATABASE = "aegis"
+ENDED_WITHIN = 10  # seconds
 
 
 class PostgresServer(Server):
@@ -56,6 +59,18 @@ class PostgresServer(Server):
         """Make the database `aegis` in the running server."""
         with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    def kill(self) -> None:
+        """Crash the server, sessions and all.
+
+        Left alone those end a moment later, and a start in between finds the shared memory of the old server in use.
+        """
+        sessions = psutil.Process(self.process.pid).children(recursive=True) if self.process and self.running else []
+        super().kill()
+        for session in sessions:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                session.kill()
+        psutil.wait_procs(sessions, timeout=ENDED_WITHIN)
 
     def _command(self) -> list[str | Path]:
         settings = {

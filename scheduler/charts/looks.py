@@ -78,6 +78,11 @@ def refusal(key: str) -> Look:
     return REFUSALS.get(key, unknown)
 
 
+def refusal_order(key: str) -> int:
+    """Where a refusal stands in a legend, whichever came first; unknown ones at the end."""
+    return list(REFUSALS).index(key) if key in REFUSALS else len(REFUSALS)
+
+
 def badness(key: str) -> int:
     """Where an outcome stands from calm (0) to bad; unknown ones stand in the middle."""
     order = list(OUTCOMES)

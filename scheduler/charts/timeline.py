@@ -10,7 +10,7 @@ from typing import Any
 
 from scheduler.charts.bins import Grid, Zoom, binned_lane, binned_meetings
 from scheduler.charts.lanes import BAR, PAD, Lane, LaneRows, MeetingMark, drawn_lane, meeting_marks
-from scheduler.charts.looks import POSSIBLE, Look, badness, outcome, refusal
+from scheduler.charts.looks import POSSIBLE, Look, badness, outcome, refusal, refusal_order
 from scheduler.charts.marks import Meeting, Refusal, Span, Words
 from scheduler.charts.scale import (
     AxisTick,
@@ -37,7 +37,10 @@ _NARROWEST_CELL = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Everything that ``scheduler/charts/_timeline.html`` prints. No ``lanes``: no worker is known."""
+    """Everything that ``scheduler/charts/_timeline.html`` prints. No ``lanes``: no worker is known.
+
+    ``selected``: the link of the mark whose execution is told below.
+    """
 
     id: str
     title: str
@@ -55,6 +58,7 @@ class Timeline:
     legend: tuple[Look, ...]
     sign_legend: tuple[Look, ...]
     table: Table
+    selected: str
 
     @property
     def now_label(self) -> bool:
@@ -90,6 +94,7 @@ def timeline(
     title: str = "Timeline by worker",
     id: str = "timeline",  # noqa: A002 - it is an element's id
     zoom: Zoom | None = None,
+    selected: str = "",
     width: int = 960,
     most_marks: int = MOST_MARKS,
     most_lanes: int = MOST_LANES,
@@ -106,7 +111,7 @@ def timeline(
     words = Words(zone=zone, window=window, now=now)
     rows = _by_worker(named[:most_lanes], facts.spans, facts.refusals)
     grid = Grid(step=_cell_seconds(scale, rows, facts.meetings, most_marks), scale=scale, words=words, zoom=zoom)
-    frame = {"id": id, "title": title, "width": width, "ticks": time_ticks(scale, zone)}
+    frame = {"id": id, "title": title, "width": width, "selected": selected, "ticks": time_ticks(scale, zone)}
     lines = marker_lines(tuple(markers), scale, zone)
     return _drawn(facts, named, named[:most_lanes], grid, _lanes(rows, grid), markers=lines, **frame)
 
@@ -142,7 +147,8 @@ def _drawn(
     words, scale, window = grid.words, grid.scale, grid.words.window
     top = lanes[-1].bottom if lanes else float(_TOP)
     marks = binned_meetings(grid, facts.meetings) if grid.step else meeting_marks(facts.meetings, scale, words)
-    signs = tuple(refusal(kind) for kind in dict.fromkeys(sign.kind for sign in facts.refusals))
+    kinds = {sign.kind for sign in facts.refusals}
+    signs = tuple(refusal(kind) for kind in sorted(kinds, key=lambda kind: (refusal_order(kind), kind)))
     bottom = round(top + (PAD + BAR + PAD if marks else 0), 1)
     binned, title = bool(grid.step), frame["title"]
     return Timeline(

@@ -167,6 +167,7 @@ def _chart(found: Report) -> Timeline:
         zone=timezone.get_current_timezone(),
         title="Executions by worker",
         zoom=zoom,
+        selected=select(found.selected.tries[0].row.id) if found.selected else "",
         width=WIDTH,
     )
 

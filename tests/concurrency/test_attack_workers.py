@@ -82,8 +82,8 @@ def test_a_worker_for_another_queue_hears_the_broadcast_too(celery_processes: Ce
 
 
 def test_two_workers_of_one_name_do_not_take_each_other_for_themselves(celery_processes: CeleryProcesses) -> None:
-    for _ in range(2):
-        celery_processes.worker(*HOSTILE, name="same")
+    first, _ = (celery_processes.worker(*HOSTILE, name="same") for _ in range(2))
+    wait_until(lambda: first.log.read_text().count("same@test ready.") == 2, timeout=40, message="both take messages")
     wait_until(lambda: Instance.objects.filter(kind="worker").count() == 2, timeout=40, message="both are ready")
     schedule = make_schedule(task=SLOW, kwargs={"seconds": 2.0}, delivery=Delivery.EVERY_WORKER, alias="redis")
     tick = make_tick(schedule, dispatch_at=database_now(), kwargs={"seconds": 2.0})

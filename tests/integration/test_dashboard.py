@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from html import unescape
 from io import StringIO
 from itertools import pairwise
 from typing import Any
@@ -252,6 +253,15 @@ def test_an_overlap_names_its_parties_and_its_cause(page: Callable[..., str]) ->
     assert "Cause: no lock; this strategy excludes nothing" in chosen
     assert "Duplicate: worker2 ran the tick of worker1, attempt 1. Cause: tick guard off" in chosen
     assert "Overlap: baseline" in words(page("timeline", at=AT, selected=first.pk))
+
+
+def test_the_mark_that_is_told_below_is_marked_in_the_chart(page: Callable[..., str]) -> None:
+    collide()
+    for one in Execution.objects.all():
+        html = page("timeline", at=AT, selected=one.pk, **{"from": "2027-03-27T11:59:00Z", "to": AT})
+        current = re.findall(r'<a href="([^"]*)" aria-current="true">', html)
+        assert [unescape(url).rpartition("selected=")[2] for url in current] == [f"{one.pk}#selected"]
+    assert "aria-current" not in page("timeline", at=AT).split('class="aegis-chart"')[1]
 
 
 def test_an_overlap_outside_of_the_window_is_told_as_well(page: Callable[..., str]) -> None:

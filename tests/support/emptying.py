@@ -35,6 +35,8 @@ def empty_tables(alias: str) -> None:
 
 def _empty_tables(alias: str) -> None:
     connection = connections[alias]
+    if not connection.is_usable():  # a test has ended its server's session
+        connection.close()
     with connection.cursor() as cursor:
         tables = [name for name in connection.introspection.table_names(cursor) if name not in KEPT]
         cursor.execute(_which_have_rows(tables))

@@ -24,6 +24,11 @@ def test_preview_marks_the_run_that_the_spring_change_moves() -> None:
     ]
 
 
+def test_runs_beside_each_other_are_written_alike() -> None:
+    found = every(20, SPRING).preview(SPRING.replace(second=30), 3)
+    assert [row.local_text[16:24] for row in found] == ["00:00:40", "00:01:00", "00:01:20"]
+
+
 def test_preview_marks_the_matches_that_a_wildcard_loses() -> None:
     start = datetime(2027, 3, 28, 0, 45, tzinfo=UTC)
     assert rows("*/30 2 * * *", "Europe/Berlin", start, 2) == [
