@@ -41,6 +41,7 @@ class Soak:
         self._say = say
         self._told = time.monotonic()
         self._made: list[Fault] = []
+        self._known = 0  # ticks, when the database answered last
 
     def run(self, ticks: int) -> History:
         """The history of at least ``ticks`` ticks. Raises ``SoakError`` and ``EmbeddedError``."""
@@ -88,10 +89,10 @@ class Soak:
 
     def _minted(self) -> int:
         try:
-            return Tick.objects.count()
+            self._known = Tick.objects.count()
         except DatabaseError:  # the connection of before a restart; the next question gets a new one
             connection.close()
-            return 0
+        return self._known
 
     def _drain(self, fleet: Fleet) -> None:
         """No more fire times; what is open comes to its end with all processes healthy."""
