@@ -31,6 +31,7 @@ from .base import Lease
 from .clock import boottime
 from .connection import renewal_timeout
 from .exceptions import LeaseLost, LockUnavailable
+from .threads import running
 
 logger = logging.getLogger("locks")
 
@@ -195,10 +196,7 @@ class _Loop:
 
     def add(self, kept: Kept) -> None:
         with self.condition:
-            if self.thread is None or not self.thread.is_alive():
-                thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-                thread.start()  # may fail; then the next lease tries again
-                self.thread = thread
+            self.thread = running(self.thread, self._run, self.name)
             self.items.add(kept)
             if self.due(kept) - kept.backend.clock() < self.wakes_at - boottime():
                 self.condition.notify()  # only then: short bodies would pay for switching threads

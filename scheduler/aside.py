@@ -9,6 +9,7 @@ from collections.abc import Callable
 from django.db import Error as DatabaseError
 from django.db import connection
 
+from locks.threads import running
 from scheduler.conf import conf
 from scheduler.watchdog import Watchdog
 
@@ -29,14 +30,10 @@ class Aside:
 
     def start(self) -> None:
         """Begin, where it has not begun. Where that fails it is logged: call it again."""
-        if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._run, name=f"aegis-{self.name}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as trouble:
-                logger.warning("%s are left out: %s", self.name, trouble)
-            else:
-                self._thread = thread
+        try:
+            self._thread = running(self._thread, self._run, f"aegis-{self.name}")
+        except RuntimeError as trouble:
+            logger.warning("%s are left out: %s", self.name, trouble)
 
     def stop(self) -> None:
         """Begin no other round. One that is under way is not waited for."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from locks.threads import running
 from scheduler import ledger
 from scheduler.conf import conf
 from scheduler.exceptions import LedgerUnavailable
@@ -31,10 +32,7 @@ class Heart:
 
     def add(self, execution_id: int) -> None:
         with self._changed:
-            if self._thread is None or not self._thread.is_alive():
-                thread = threading.Thread(target=self._beat, name="aegis-heartbeat", daemon=True)
-                thread.start()  # may fail; then the next body tries again
-                self._thread = thread
+            self._thread = running(self._thread, self._beat, "aegis-heartbeat")
             self._running.add(execution_id)
             self._changed.notify()
 

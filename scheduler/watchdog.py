@@ -30,6 +30,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from locks.clock import boottime
+from locks.threads import running
 
 logger = logging.getLogger("aegis.watchdog")
 
@@ -49,10 +50,7 @@ class Watchdog:
     def watching(self) -> Iterator[None]:
         """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
         wrapper = connections[DEFAULT_DB_ALIAS]
-        if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._look, name="aegis-watchdog", daemon=True)
-            thread.start()  # may fail; then this pass is left out, and the next tries again
-            self._thread = thread
+        self._thread = running(self._thread, self._look, "aegis-watchdog")
         with wrapper.execute_wrapper(self._progress):
             self._since, self._watched = boottime(), wrapper
             try:

@@ -63,9 +63,8 @@ class Result:
         )
 
 
-def _before(schedule: Schedule, ticks: QuerySet[Tick]) -> list[Switches]:
+def _before(now: Switches, ticks: QuerySet[Tick]) -> list[Switches]:
     found = ticks.values_list("lock_alias", "once_per_tick").annotate(first=Min("fire_time")).order_by("first")
-    now = Switches(schedule.lock.alias_in_force or schedule.lock.alias_wanted, schedule.once_per_tick)
     return [one for lock, guarded, _ in found if (one := Switches(lock, guarded)) != now]
 
 
@@ -86,6 +85,7 @@ def as_json(rows: list[Result], *, seconds: float, workers: int, beats: int) -> 
 
 
 def _result(schedule: Schedule) -> Result:
+    now = Switches(schedule.lock.alias_in_force or schedule.lock.alias_wanted, schedule.once_per_tick)
     ticks = Tick.objects.filter(schedule=schedule)
     executions = Execution.objects.filter(tick__schedule=schedule)
     states = Counter(executions.values_list("state", flat=True))
@@ -98,9 +98,9 @@ def _result(schedule: Schedule) -> Result:
     waits = sorted(ms for ms in executions.values_list("acquire_ms", flat=True) if ms is not None)
     return Result(
         name=schedule.name,
-        lock=schedule.lock.alias_in_force or schedule.lock.alias_wanted,
-        once_per_tick=schedule.once_per_tick,
-        before=_before(schedule, ticks),
+        lock=now.lock,
+        once_per_tick=now.once_per_tick,
+        before=_before(now, ticks),
         delivery=schedule.delivery,
         ticks=ticks.exclude(state__in=OPEN_TICKS).count(),
         executed=states[ExecutionState.EXECUTED],

@@ -20,7 +20,7 @@ OVERLAP_NOT_COVERED: dict[str, frozenset[F]] = {
 STOPPED = {"-interrupt-": frozenset({F.PARTITION}), "-kill-": frozenset({F.PARTITION, F.PAUSE})}
 
 # Nobody watches a claim while its body runs: it is looked at when the body has ended.
-UNWATCHED = frozenset({"none", "optimistic"})
+UNWATCHED = frozenset({"optimistic"})
 
 # The stores of each strategy that a fault can take away.
 TOUCHED_BY_POSTGRES = frozenset({"database", "optimistic", "advisory", "row_lock"})

@@ -220,10 +220,10 @@ def _alone(history: History) -> Iterator[Finding]:
 
 
 def _committed_unheard(history: History, start: Start, stay: Stay) -> bool:
+    if "-finish-" not in start.schedule or all(effect.execution != start.execution for effect in history.effects):
+        return False
     faults = _touching(history, stay.entered, stay.ended, (start.pid, start.alias))
-    unheard = faults & {FaultKind.PARTITION, FaultKind.PG_RESTART}
-    has_effect = any(effect.execution == start.execution for effect in history.effects)
-    return "-finish-" in start.schedule and has_effect and bool(unheard)
+    return bool(faults & {FaultKind.PARTITION, FaultKind.PG_RESTART})
 
 
 def _takeovers(history: History) -> Iterator[Finding]:

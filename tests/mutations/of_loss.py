@@ -197,9 +197,10 @@ OF_LOSS = [
     Mutation(
         "a thread that could not be started is believed in",
         KEEPALIVE,
-        r" or not self\.thread\.is_alive\(\):.*?self\.thread = thread",
-        ":\n                self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)"
-        "\n                self.thread.start()",
+        r"            self\.thread = running\(self\.thread, self\._run, self\.name\)\n",
+        "            if self.thread is None:\n"
+        "                self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)\n"
+        "                self.thread.start()\n",
         tuple(
             f"{OF_KEEPALIVE}test_a_thread_that_could_not_be_started_is_started_for_the_next_lease[{thread}]"
             for thread in ("aegis-renew-redis", "aegis-watch")
