@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import redis
 from redis.exceptions import NoScriptError, RedisError
@@ -108,10 +108,12 @@ def _exchange(nodes: Sequence[Node], words: Sequence[Word]) -> Iterator[tuple[No
     if not nodes:
         return
     with Question(words) as question:
-        strangers = [node for node in nodes if not question.put(node, node.line)]
+        strangers = cast("list[Node]", question.put([(node, node.line) for node in nodes]))
         ends = boottime() + _patience(nodes)
         futures = {_process.pool().submit(node.exchange, words): node for node in strangers}
         yield from question.answers(max(node.timeout for node in nodes))  # type: ignore[misc]
+    if not futures:
+        return
     done, late = wait(futures, timeout=ends - boottime())
     yield from ((futures[future], future.result()) for future in done)
     yield from ((futures[future], redis.TimeoutError("no thread was free in time")) for future in late)

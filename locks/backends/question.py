@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -39,24 +39,36 @@ class Question:
         for _, _, wire in self._asked.values():
             wire.close()
 
-    def put(self, to: Hashable, line: Line) -> bool:
-        """Ask one server, which the answers will name ``to``. ``False``: no wire to it is open."""
+    def put(self, servers: Iterable[tuple[Hashable, Line]]) -> list[Hashable]:
+        """Ask each server, which the answers will name as given. Returns those to which no wire is open."""
+        strangers = []
+        while servers:
+            strangers += [to for to, line in servers if not self._take(to, line)]
+            servers = [self._drop(number) for number, _ in self._poll.poll(0)]  # said something unasked: hung up
+        for number, (to, _, wire) in list(self._asked.items()):
+            try:
+                if self._command is None:
+                    self._command = wire.packed(self._words)
+                wire.send(self._command)
+            except RedisError as error:
+                self._drop(number)
+                self._said.append((to, error))
+        return strangers
+
+    def _take(self, to: Hashable, line: Line) -> bool:
         wire = line.idle()
         if wire is None or wire.socket is None:
             return False
         number = wire.socket.fileno()
         self._asked[number] = to, line, wire
-        try:
-            if self._command is None:
-                self._command = wire.packed(self._words)
-            wire.send(self._command)
-        except RedisError as error:
-            self._said.append((to, error))
-            del self._asked[number]
-            wire.close()
-        else:
-            self._poll.register(number, select.POLLIN)
+        self._poll.register(number, select.POLLIN)
         return True
+
+    def _drop(self, number: int) -> tuple[Hashable, Line]:
+        self._poll.unregister(number)
+        to, line, wire = self._asked.pop(number)
+        wire.close()
+        return to, line
 
     def answers(self, patience: float) -> Iterator[tuple[Hashable, Said]]:
         """What each server said within ``patience`` seconds for all of them; what has arrived by then is read.
@@ -77,15 +89,14 @@ class Question:
 
     def _hear(self, number: int) -> tuple[Hashable, Said]:
         to, line, wire = self._asked[number]
-        self._poll.unregister(number)
         try:
             said = wire.receive()
         except ResponseError as error:
             said = error
         except RedisError as error:
-            wire.close()
-            del self._asked[number]
+            self._drop(number)
             return to, error
+        self._poll.unregister(number)
         del self._asked[number]
         line.give_back(wire)
         return to, said

@@ -77,7 +77,7 @@ class Line:
 
     def exchange(self, words: Sequence[Word]) -> Any:
         """The answer to one command; connects if no wire is open. Raises ``RedisError``. Sends nothing twice."""
-        wire = self.idle() or Wire(self.client)
+        wire = self._open() or Wire(self.client)
         try:
             wire.send(wire.packed(words))
             answer = wire.receive()
@@ -91,15 +91,16 @@ class Line:
         return answer
 
     def idle(self) -> Wire | None:
-        """A wire that is open, for the caller alone. ``None``: there is none."""
-        while True:
-            try:
-                wire = self._idle.pop()
-            except IndexError:
-                return None
-            if not wire.has_gone():
-                return wire
+        """A wire for the caller alone, which the server may have hung up meanwhile. ``None``: there is none."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _open(self) -> Wire | None:
+        while (wire := self.idle()) is not None and wire.has_gone():
             wire.close()
+        return wire
 
     def give_back(self, wire: Wire) -> None:
         """After a finished exchange only."""

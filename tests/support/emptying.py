@@ -2,7 +2,8 @@
 
 Django's own way truncates all tables and makes content types and permissions anew, a third of a second for each of
 fifteen hundred tests. Here only the tables with rows are emptied, and row by row where these are few: a truncated
-table gets new files, which the server brings to the disk. Content types and permissions, the same for every test, stay.
+table gets new files, which the server brings to the disk. Content types and permissions are the same for every test,
+and stay.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _how_many_rows(tables: list[str]) -> sql.Composed:
 
 
 def _emptied(names: list[str], *, few: bool) -> sql.Composed:
-    """Either way nobody writes to one of the tables meanwhile, and no trigger fires: neither keys nor the catalog's."""
+    """Either way nobody writes to one of the tables meanwhile, and no trigger fires: not of keys, not ours."""
     tables = [sql.Identifier(name) for name in names]
     if not few:
         return sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables))
