@@ -13,7 +13,7 @@ import psutil
 
 from aegis_site.embedded import ChildProcess, Services
 from aegis_site.project_processes import beat_is_ready, celery, worker_is_ready
-from locks.testing import TcpProxy
+from locks.proxy import TcpProxy
 
 CHILDREN = 6  # bodies that one worker runs at the same time
 READY_WITHIN = 120.0  # seconds

@@ -19,12 +19,12 @@ import pytest
 
 pytest.register_assert_rewrite("locks.testing.contract")
 
+from ..proxy import TcpProxy  # noqa: E402
 from .clock import FrozenClock, answer_late  # noqa: E402
 from .contention import count_lost_updates, count_overlaps  # noqa: E402
 from .contract import LockBackendContract, Outage  # noqa: E402
 from .fixtures import leases_in_test_transaction  # noqa: E402
 from .processes import exit_status, fork_child  # noqa: E402
-from .proxy import TcpProxy  # noqa: E402
 from .quorum import admit_nodes  # noqa: E402
 from .waiting import wait_until  # noqa: E402
 

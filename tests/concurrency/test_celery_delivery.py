@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from aegis_site.celery import app
-from locks.testing.proxy import TcpProxy
+from locks.proxy import TcpProxy
 from scheduler.models import Execution
 from scheduler.publisher import publish
 from scheduler.states import ExecutionState

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import BinaryIO
 
-from locks.testing.proxy import Address
+from locks.proxy import Address
 
 _NO_ENCRYPTION = {80877103, 80877104}  # requests for TLS and for GSS
 _KEY_DATA = b"K"

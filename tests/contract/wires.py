@@ -11,8 +11,8 @@ from django.db import connections
 from locks import connection
 from locks.backends.base import BaseLockBackend
 from locks.handler import lock_backends
+from locks.proxy import Address
 from locks.testing import TcpProxy
-from locks.testing.proxy import Address
 
 WIRED = "wired"
 """Alias of the database, and of the lock backends, that are reached over a proxy."""
