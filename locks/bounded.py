@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import select
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from psycopg.abc import RV, PQGen
 from psycopg.rows import tuple_row
+from psycopg.types.datetime import TimestamptzLoader
 
 from .clock import boottime
 from .statements import Rows, Statement, together
+
+if TYPE_CHECKING:
+    from psycopg.abc import Buffer
 
 __all__ = ["STATEMENT_TIMEOUT", "BoundedConnection", "NoAnswer", "NotReplicated", "Rows", "connect"]
 
@@ -124,6 +129,17 @@ def _until(give_up_at: float, gen: PQGen[RV]) -> PQGen[RV]:
         return result
 
 
+class _UtcLoader(TimestamptzLoader):
+    """Reads an instant from whatever zone the session is in.
+
+    Django's, which comes with its parameters, takes what it reads for its own zone's without converting: right after
+    its ``SET TIME ZONE``, an hour off where role, database or server have another zone and nobody sets it.
+    """
+
+    def load(self, data: Buffer) -> datetime:
+        return super().load(data).astimezone(UTC)
+
+
 def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: Any) -> BoundedConnection:
     """A new connection to the Django database ``using``, which nothing but the caller knows of.
 
@@ -142,6 +158,8 @@ def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: An
     session = " ".join(f"-c {name}={value}" for name, value in {**SESSION, **(settings or {})}.items())
     params["options"] = f"{params.get('options', '')} {session}".strip()
     try:
-        return BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
+        connection = BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
     except OSError as error:  # the process has no file descriptor left to wait with
         raise psycopg.OperationalError(str(error)) from error
+    connection.adapters.register_loader("timestamptz", _UtcLoader)
+    return connection
