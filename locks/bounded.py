@@ -7,6 +7,7 @@ The server's bounds alone would need a server that is alive and reachable.
 
 from __future__ import annotations
 
+import re
 import select
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ SESSION = {
     "lock_timeout": f"{int(LOCK_TIMEOUT * 1000)}",
     "statement_timeout": f"{int(STATEMENT_TIMEOUT * 1000)}",
     "synchronous_commit": "on",
-    "default_transaction_isolation": "read\\ committed",
+    "default_transaction_isolation": "read committed",
 }
 """Settings sent with the start-up message, so that they cost no round trip and survive ``RESET ALL``.
 
@@ -140,13 +141,18 @@ class _UtcLoader(TimestamptzLoader):
         return super().load(data).astimezone(UTC)
 
 
+def _option(name: str, value: str) -> str:
+    """One setting as it stands in the start-up message, where an unescaped space would end it."""
+    return f"-c {name}=" + re.sub(r"([\\\s])", r"\\\1", value)
+
+
 def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: Any) -> BoundedConnection:
     """A new connection to the Django database ``using``, which nothing but the caller knows of.
 
     Made from ``connections[using].get_connection_params()``, which means that the name of the test database and
-    ``OPTIONS`` are honoured. ``settings`` are added to the session's own (see ``SESSION``), ``ours`` are parameters
-    of libpq and psycopg; ``OPTIONS`` of the database go before them. Raises ``psycopg.OperationalError``, and
-    ``ImproperlyConfigured`` if the database is no PostgreSQL.
+    ``OPTIONS`` are honoured, ``assume_role`` too. ``settings`` are added to the session's own (see ``SESSION``),
+    ``ours`` are parameters of libpq and psycopg; ``OPTIONS`` of the database go before them. Raises
+    ``psycopg.OperationalError``, and ``ImproperlyConfigured`` if the database is no PostgreSQL.
     """
     wrapper = connections[using]
     if wrapper.vendor != "postgresql":
@@ -155,8 +161,10 @@ def connect(using: str, *, settings: Mapping[str, str] | None = None, **ours: An
         )
     params: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT, **ours, **wrapper.get_connection_params()}
     params.pop("cursor_factory", None)
-    session = " ".join(f"-c {name}={value}" for name, value in {**SESSION, **(settings or {})}.items())
-    params["options"] = f"{params.get('options', '')} {session}".strip()
+    session = {**SESSION, **(settings or {})}
+    if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):  # which Django takes by a statement of its own
+        session["role"] = role
+    params["options"] = " ".join([params.get("options", ""), *map(_option, session, session.values())]).strip()
     try:
         connection = BoundedConnection.connect(autocommit=True, row_factory=tuple_row, **params)
     except OSError as error:  # the process has no file descriptor left to wait with
