@@ -20,6 +20,7 @@ from scheduler.alerts.settings import check_alerts
 from scheduler.beat_admin import check_beat_admin
 from scheduler.conf import DEFAULTS, MAY_BE_ZERO, beat_lock, conf, unknown_keys
 from scheduler.dashboard.checks import check_impact
+from scheduler.database_checks import check_database
 from scheduler.error_text import describe, storable
 from scheduler.loss import OnLost
 from scheduler.registry import exclusive_tasks
@@ -32,7 +33,7 @@ LONGEST_WAIT = "socket_timeout"
 
 def register() -> None:
     """Register the checks; called once by the app's ``ready()``."""
-    own = (check_settings, check_beat, check_broker, check_tasks)
+    own = (check_settings, check_database, check_beat, check_broker, check_tasks)
     for check in (*own, check_impact, check_alerts, check_beat_admin):
         register_check(check, "aegis")
 

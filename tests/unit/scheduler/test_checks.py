@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.core.checks import CheckMessage, run_checks
+from django.db import connections
 from django.test import override_settings
+from psycopg import IsolationLevel
 
 from locks.backends.database import DatabaseLeaseBackend
 from locks.checks import check_times
@@ -95,6 +97,39 @@ def test_local_times_and_another_beat() -> None:
         assert ids(checks.check_settings()) == ["E004"]
     with override_settings(CELERY_BEAT_SCHEDULER="django_celery_beat.schedulers:DatabaseScheduler"):
         assert ids(checks.check_beat()) == ["W001"]
+
+
+# the database
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, []),
+        ({"isolation_level": IsolationLevel.READ_COMMITTED}, []),
+        ({"isolation_level": IsolationLevel.READ_UNCOMMITTED}, ["E011"]),
+        ({"isolation_level": IsolationLevel.REPEATABLE_READ}, ["E011"]),
+        ({"isolation_level": 4}, ["E011"]),
+        ({"isolation_level": "serializable"}, ["E011"]),
+        ({"options": "-c search_path=billing"}, []),
+        ({"options": r"-c default_transaction_isolation=read\ committed"}, []),
+        ({"options": r"-c default_transaction_isolation=repeatable\ read -c work_mem=5MB"}, ["E011"]),
+        ({"options": "--default-transaction-isolation=serializable"}, ["E011"]),
+        ({"options": "-cdefault_transaction_isolation=serializable", "isolation_level": 2}, []),
+    ],
+)
+def test_the_isolation_level(options: dict[str, Any], found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", options)
+    assert ids(_of_the_database()) == found
+
+
+def test_autocommit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict, "AUTOCOMMIT", False)
+    assert ids(_of_the_database()) == ["E012"]
+
+
+def _of_the_database() -> list[CheckMessage]:
+    return [one for one in run_checks(tags=["aegis"]) if "DATABASES" in one.msg]
 
 
 # the visibility time-out
