@@ -1,11 +1,13 @@
 """The reaper: running executions whose process has fallen silent become abandoned, and are tried again if allowed.
 
-Five rules. R1: silence is *observed*: the time between this process's own successful passes during which a
-heartbeat did not change, on its own clock; a gap counts for two intervals at most. No database clock and no age at
-first sight: after an outage or a clock step every heartbeat looks old, and a rule that trusts its age abandons
-healthy runs by the dozen. R2: an execution is abandoned only once its lease is no longer shown by the store; still
-held, or no answer, means leave it. R3: the reaper never releases a lease. R4: the UPDATE is guarded by id, state
-and the heartbeat last seen. R5: a body that comes back later is recorded beside the terminal state.
+Five rules. R1: silence is *observed*: the time between this process's own successful passes during which a heartbeat
+did not change, on its own clock; a gap counts for two intervals at most. No database clock and no age at first sight:
+after an outage or a clock step every heartbeat looks old, and a rule that trusts its age abandons healthy runs by the
+dozen. R2: an execution is abandoned only once its lease is no longer shown by the store; still held, or no answer,
+means leave it; but where an operator has put another strategy in force at once, and so accepted an overlap, a store
+that cannot be asked any more is waited for no longer than the tick's TTL beside the grace. R3: the reaper never
+releases a lease. R4: the UPDATE is guarded by id, state and the heartbeat last seen. R5: a body that comes back later
+is recorded beside the terminal state.
 """
 
 from __future__ import annotations
@@ -24,8 +26,13 @@ from scheduler.statements import finish
 
 logger = logging.getLogger("aegis.reaper")
 
+# out: the last is the tick's ttl, where the strategy of the execution was replaced at once: else it is in force.
 _RUNNING = """
-SELECT id, heartbeat_at, lock_name, lock_alias, lease_id FROM aegis_scheduler_execution WHERE state = 'running'
+SELECT e.id, e.heartbeat_at, e.lock_name, e.lock_alias, e.lease_id,
+       CASE WHEN n.alias_in_force NOT IN ('', e.lock_alias) THEN t.ttl END
+FROM aegis_scheduler_execution e JOIN aegis_scheduler_tick t ON t.id = e.tick_id
+LEFT JOIN aegis_scheduler_lockname n ON n.name = e.lock_name
+WHERE e.state = 'running'
 """
 
 
@@ -68,10 +75,16 @@ class Reaper:
             return Watched(heartbeat)
         return Watched(heartbeat, before.silence + gap)
 
-    def _abandon(self, execution_id: int, heartbeat: datetime, name: str, alias: str, lease_id: Any) -> int:
-        if self._may_hold(name, alias, lease_id):
+    def _abandon(
+        self, execution_id: int, heartbeat: datetime, name: str, alias: str, lease_id: Any, replaced_ttl: float | None
+    ) -> int:
+        silence = self._watched[execution_id].silence
+        held = self._held(name, alias, lease_id)
+        waits = replaced_ttl is None or silence < replaced_ttl + conf("SILENCE_GRACE")
+        if held or (held is None and waits):
             return 0
-        reason = f"no heartbeat for {self._watched[execution_id].silence:.0f} s and the lease is gone"
+        lease = "the lease is gone" if held is False else f"strategy {alias!r} was replaced and cannot be asked"
+        reason = f"no heartbeat for {silence:.0f} s and {lease}"
         rows = execute(finish.ABANDON, {"id": execution_id, "heartbeat": heartbeat, "reason": reason})
         for (tick_id,) in rows:
             logger.warning(
@@ -80,13 +93,13 @@ class Reaper:
             )  # fmt: skip
         return len(rows)
 
-    def _may_hold(self, name: str, alias: str, lease_id: Any) -> bool:
-        """Whether the store shows this lease, or does not say. Unknown is never "gone".
+    def _held(self, name: str, alias: str, lease_id: Any) -> bool | None:
+        """Whether the store shows this lease; ``None``: it does not say, which is never "gone".
 
         A store that does not answer is asked once a pass: each time-out holds up the whole beat.
         """
         if alias in self._mute:
-            return True
+            return None
         try:
             backend = lock_backends[alias]
             if not backend.exclusive:
@@ -95,7 +108,7 @@ class Reaper:
         except (LockUnavailable, InvalidLockBackend) as unknown:
             logger.warning("cannot tell whether %s is still held under %s: %s", name, alias, unknown)
             self._mute.add(alias)
-            return True
+            return None
         if info is None:
             return False
         if info.lease_id is None:  # held by somebody who cannot be told from this lease

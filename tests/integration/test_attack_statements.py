@@ -417,9 +417,9 @@ def test_a_heartbeat_that_comes_while_the_store_is_asked_saves_the_execution() -
     execution = dead_execution("database")
 
     class Asking(Reaper):
-        def _may_hold(self, name: str, alias: str, lease_id: Any) -> bool:
+        def _held(self, name: str, alias: str, lease_id: Any) -> bool | None:
             assert ledger.beat_hearts([execution.pk]) == {execution.pk}
-            return super()._may_hold(name, alias, lease_id)
+            return super()._held(name, alias, lease_id)
 
     clock = Clock()
     assert passes(Asking(clock), clock, 20) == 0

@@ -11,6 +11,7 @@ DISPATCH = "scheduler/statements/dispatch.py"
 RUNNER = "tests/integration/test_runner.py::"
 TICKER = "tests/integration/test_ticker.py::"
 ATTACK = "tests/integration/test_attack_statements.py::"
+REPLACED = "tests/integration/test_replaced_strategy.py::"
 
 OF_THE_ENGINE = [
     Mutation(
@@ -99,12 +100,26 @@ OF_THE_ENGINE = [
     Mutation(
         "the reaper does not ask the store",
         "scheduler/reaper.py",
-        r"if self\._may_hold\([^)]*\):",
+        r"if held or \(held is None and waits\):",
         "if False:",
         (
             TICKER + "test_a_silent_execution_that_still_holds_its_lease_is_left_alone[database]",
             TICKER + "test_a_silent_execution_that_still_holds_its_lease_is_left_alone[redis]",
         ),
+    ),
+    Mutation(
+        "a store that does not answer holds nothing",
+        "scheduler/reaper.py",
+        r"if held or \(held is None and waits\):",
+        "if held:",
+        (REPLACED + "test_a_strategy_that_nobody_replaced_is_waited_for",),
+    ),
+    Mutation(
+        "a run whose strategy was replaced is waited for without end",
+        "scheduler/reaper.py",
+        r"\(held is None and waits\)",
+        "held is None",
+        (REPLACED + "test_a_dead_run_is_abandoned_after_its_ttl_and_the_grace",),
     ),
     Mutation(
         "marking takes back a start",
