@@ -81,6 +81,8 @@ class RunContext:
             freezes           begins
             BEGIN, proof      StaleToken: nothing is written
 
+        A start waits while its own lease is good, half a minute at most; then it is blocked and comes again.
+
         With ``finish`` the run is recorded as executed by the last statement of this same transaction: effects and
         outcome share one fate, and a crash after the commit never repeats them. Nothing can be guarded after it.
 

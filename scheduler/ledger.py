@@ -1,8 +1,8 @@
 """The ledger: every state change of an execution, by one statement each, on the process's own connection.
 
-A database error here is never taken for an answer. ``start`` is sent once more after a lost reply and recognised
-by its lease id; every other statement raises ``LedgerUnavailable``, the tick stays open or the execution stays
-running, and the ticker or the reaper settles it once the database is back.
+A database error here is never taken for an answer. ``start`` waits for row locks while its lease is good, is sent
+once more after a lost reply and recognised by its lease id; every other statement raises ``LedgerUnavailable``, the
+tick stays open or the execution stays running, and the ticker or the reaper settles it once the database is back.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from scheduler.states import ExecutionState
 
 logger = logging.getLogger("aegis.ledger")
 
+LONGEST_WAIT = 30.0  # seconds that a start waits for row locks; after it the delivery comes again
+LOCKED = "somebody, such as an open guard of a former run, kept the fence or the tick locked"
 MAX_REASON = 500
 MAX_ERROR = 4000
 
@@ -55,8 +57,9 @@ class Started:
 def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) -> Started:
     """Claim the tick, raise the fence and store the execution: the only commit point of a run.
 
-    Returns the row, running or refused. Raises ``TickGone`` where the tick or the fence row is missing, and
-    ``LedgerUnavailable`` where the outcome is unknown after one more try: the caller must not run the body.
+    Returns the row: running, refused, or blocked where the fence or the tick was locked for as long as the lease was
+    good, or half a minute. Raises ``TickGone`` where the tick or the fence row is missing, and ``LedgerUnavailable``
+    where the outcome is unknown after one more try: the caller must not run the body.
     """
     parameters = {
         **delivery.keys,
@@ -64,7 +67,10 @@ def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) 
         "lease": lease.lease_id,
         "acquire_ms": acquire_ms,
     }
-    rows = _twice(start.FENCED if fenced else start.UNFENCED, parameters)
+    give_up_at = min(lease.trusted_until, boottime() + min(lease.ttl, LONGEST_WAIT))
+    rows = _start(start.FENCED if fenced else start.UNFENCED, parameters, give_up_at)
+    if rows is None:
+        return blocked(delivery, LOCKED, acquire_ms=acquire_ms)
     if not rows:
         rows = _twice(start.READ, {"lease": lease.lease_id})
     if not rows:
@@ -81,6 +87,31 @@ def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) 
         reason=reason,
         lease_id=lease.lease_id,
     )
+
+
+def _start(sql: str, parameters: Mapping[str, Any], give_up_at: float) -> list[tuple[Any, ...]] | None:
+    """As ``_twice``, waiting for row locks until ``give_up_at`` (boottime seconds); ``None``: for certain not begun.
+
+    The server gives up each wait after a second, having done nothing. One whose answer was lost may have begun: it is
+    found again by its lease id, or is unknown for good.
+    """
+    lost = False
+    while True:
+        try:
+            return execute(sql, parameters)
+        except psycopg.errors.LockNotAvailable as locked:
+            if boottime() < give_up_at:
+                continue
+            if not lost:
+                return None
+            raise LedgerUnavailable(_describe(locked)) from locked
+        except psycopg.OperationalError as trouble:
+            if lost:
+                raise LedgerUnavailable(_describe(trouble)) from trouble
+            lost = True
+            logger.warning("the ledger did not answer, asking again: %s", _describe(trouble))
+        except psycopg.Error as refusal:
+            raise LedgerUnavailable(_describe(refusal)) from refusal
 
 
 def refused(delivery: Delivery, *, acquire_ms: float) -> Started:

@@ -90,7 +90,7 @@ WHERE t.id = off.id AND t.state IN ('planned', 'dispatched', 'waiting')
 RETURNING t.id
 """
 
-# Past the deadline: prevented if a refusal named a holder, blocked if the store never answered, else misfired.
+# Past the deadline: prevented if a refusal named a holder, blocked if no start was let through, else misfired.
 SETTLE = """
 UPDATE aegis_scheduler_tick t
 SET state = CASE WHEN over.outcome = 'misfired' THEN 'misfired' ELSE 'closed' END,
@@ -98,7 +98,7 @@ SET state = CASE WHEN over.outcome = 'misfired' THEN 'misfired' ELSE 'closed' EN
     closed_at = clock_timestamp(),
     reason = CASE over.outcome
         WHEN 'prevented' THEN 'refused until the deadline: the name was held'
-        WHEN 'blocked' THEN 'refused until the deadline: the lock store did not answer'
+        WHEN 'blocked' THEN 'blocked until the deadline: the lock store did not answer, or the fence was locked'
         WHEN 'misfired' THEN 'no worker took it before the deadline'
         ELSE 'attempt ' || t.attempt || ' did not start before the deadline' END
 FROM (
