@@ -60,7 +60,8 @@ class Lease:
     """A time-limited exclusive right to a name, as its holder knows it.
 
     ``lease_id`` proves ownership in every compare-and-act; ``holder`` is for people only. ``grant_no``
-    grows with each grant of the name where the backend numbers its grants, else ``None``. ``trusted_until``
+    grows with each grant of the name where the backend numbers its grants, else ``None``, and is compared only with
+    numbers of the same ``numbering`` (by default: the alias). ``trusted_until``
     is a reading of ``locks.clock.boottime()`` on this machine: after it the lease counts as lost here,
     whatever the store says. It is ``math.inf`` where no trust window applies.
     """
@@ -72,8 +73,11 @@ class Lease:
     ttl: float
     grant_no: int | None
     trusted_until: float
+    numbering: str = ""
 
     def __post_init__(self) -> None:
+        if not self.numbering:
+            object.__setattr__(self, "numbering", self.alias)
         validate_name(self.name)
         validate_ttl(self.ttl)
 

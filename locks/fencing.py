@@ -44,15 +44,15 @@ PROVE = """
 SELECT 1 FROM aegis_locks_fence
 WHERE name = %(name)s AND token = %(token)s AND lease_id = %(lease_id)s FOR KEY SHARE
 """
-# In: name, alias, grant_no or NULL, lease_id. Out: the token, whether it was raised now or before; no row: the
+# In: name, numbering, grant_no or NULL, lease_id. Out: the token, whether it was raised now or before; no row: the
 # name has no fence row yet, or a later grant has raised it. Waits for open guards of the former holder. Where the
 # store numbers its grants, a grant older than the one that raised the fence last raises nothing.
 RAISE = """
 WITH raised AS (
-    UPDATE aegis_locks_fence SET token = greatest(token + 1, aegis_locks_next_token()), alias = %(alias)s,
+    UPDATE aegis_locks_fence SET token = greatest(token + 1, aegis_locks_next_token()), alias = %(numbering)s,
         grant_no = %(grant_no)s::bigint, lease_id = %(lease_id)s
     WHERE name = %(name)s AND lease_id IS DISTINCT FROM %(lease_id)s
-      AND (alias IS DISTINCT FROM %(alias)s OR grant_no IS NULL OR %(grant_no)s::bigint IS NULL
+      AND (alias IS DISTINCT FROM %(numbering)s OR grant_no IS NULL OR %(grant_no)s::bigint IS NULL
            OR grant_no < %(grant_no)s::bigint)
     RETURNING token)
 SELECT token FROM raised
@@ -199,7 +199,7 @@ def _proof_of(held: Kept, using: str) -> Proof:
 def _raise(held: Kept, using: str) -> int:
     """Raise the fence for a holder, once. The trust window is looked at before and after."""
     lease = held.lease
-    params = {"name": lease.name, "alias": lease.alias, "grant_no": lease.grant_no, "lease_id": lease.lease_id}
+    params = {name: getattr(lease, name) for name in ("name", "numbering", "grant_no", "lease_id")}
     rows = _execute(RAISE, params, using=using, ttl=lease.ttl, check=held.check)
     if not rows:
         seed(lease.name, using=using)

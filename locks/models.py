@@ -154,7 +154,8 @@ class FenceRecord(models.Model):
 
     Raised by the statement that starts an execution. ``token`` is this row's own counter and the only
     number that writers are judged by; ``grant_no`` is the store's number of the grant that raised it last,
-    kept so that a start out of grant order is refused. Numbers of two stores are never compared.
+    kept so that a start out of grant order is refused. Numbers of two stores are never compared: ``alias`` holds the
+    alias of that grant and a digest of its store, see ``locks.backends.numbering``.
     """
 
     name = models.CharField(max_length=STORED_NAME_LENGTH, primary_key=True, help_text=_("Lock name."))

@@ -64,6 +64,7 @@ def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) 
     parameters = {
         **delivery.keys,
         "grant": lease.grant_no,
+        "numbering": lease.numbering,
         "lease": lease.lease_id,
         "acquire_ms": acquire_ms,
     }

@@ -47,6 +47,7 @@ from ..base import MAX_TTL, Lease, LeaseInfo, LeaseInfos, new_lease_id, validate
 from ..clock import Clock, boottime
 from ..exceptions import InvalidLockBackend, LeaseLost, LockUnavailable
 from ..findings import Findings
+from .numbering import numbering_of
 from .params import DEFAULT_TTL, ParamsValidator
 
 logger = logging.getLogger("locks")
@@ -201,6 +202,10 @@ class BaseLockBackend:
             signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
         return released
 
+    def place(self) -> Sequence[str]:
+        """What tells the store from another one of its kind, without user and password."""
+        return self.servers
+
     def prepare(self) -> float:
         """Get the store ready before the first acquire; seconds until it can grant. For a quorum only."""
         return 0.0
@@ -228,7 +233,7 @@ class BaseLockBackend:
             )  # fmt: skip
         return Lease(
             name=name, alias=self.alias, lease_id=lease_id, holder=holder, ttl=ttl, grant_no=grant.number,
-            trusted_until=trusted_until,
+            trusted_until=trusted_until, numbering=numbering_of(self),
         )  # fmt: skip
 
     def _trusted_until(self, sent_at: float, ttl: float) -> float:
@@ -236,9 +241,7 @@ class BaseLockBackend:
 
     def _lost(self, lease: Lease, why: str) -> LeaseLost:
         return LeaseLost(
-            f"Lock {lease.name!r} ({self.alias}): the lease is lost, {why}.",
-            name=lease.name,
-            alias=self.alias,
+            f"Lock {lease.name!r} ({self.alias}): the lease is lost, {why}.", name=lease.name, alias=self.alias
         )
 
     def _refuse_inside_transaction(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import psycopg
@@ -45,6 +45,10 @@ class PostgresBackend(BaseLockBackend):
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)
         self.using: str = params.get("LOCATION") or DEFAULT_DB_ALIAS
+
+    def place(self) -> Sequence[str]:
+        entry = connections[self.using].settings_dict
+        return [str(entry[part] or "") for part in ("HOST", "PORT", "NAME")]
 
     def examine(self) -> Findings:
         return postgres.examine(self.using)

@@ -63,6 +63,9 @@ class RedisLockBackend(BaseLockBackend):
         """The client of this process."""
         return client_for(self.url, self.timeout)
 
+    def place(self) -> Sequence[str]:
+        return [*self.servers, str(self.client.connection_pool.connection_kwargs.get("db", 0))]
+
     def inspect(self, name: str) -> LeaseInfo | None:
         shown = self._run("inspect", validate_name(name), scripts.SHOW, [lock_key(self.prefix, name)])
         return info_from(name, self.alias, *shown, numbered=True) if shown else None

@@ -12,7 +12,8 @@ Sent once more after a lost reply, it changes nothing: the fence knows the lease
 
 from __future__ import annotations
 
-# in:  tick, attempt, guarded, name, alias, grant (bigint or NULL), lease (uuid), worker, pid, task_id, acquire_ms
+# in:  tick, attempt, guarded, name, alias, grant (bigint or NULL), numbering, lease (uuid), worker, pid, task_id,
+#      acquire_ms
 # out: id, state, token, started_at, reason. No row: sent before under this lease id, or the tick or the fence row
 #      is missing; READ tells which.
 _START = """
@@ -74,12 +75,13 @@ RETURNING id, state, token, started_at, reason
 """
 
 FENCED = _START.format(
-    # A store that numbers its grants proves their order; where it does not, start's own order is the order.
-    door="""SELECT name, (alias IS DISTINCT FROM %(alias)s::text OR grant_no IS NULL OR %(grant)s::bigint IS NULL
+    # A store that numbers its grants proves their order; where it does not, or it is another store than that of the
+    # latest grant, start's own order is the order.
+    door="""SELECT name, (alias IS DISTINCT FROM %(numbering)s::text OR grant_no IS NULL OR %(grant)s::bigint IS NULL
                 OR grant_no < %(grant)s::bigint) AS in_order
     FROM aegis_locks_fence WHERE name = %(name)s::text FOR UPDATE""",
     raised="""UPDATE aegis_locks_fence f
-    SET token = greatest(f.token + 1, aegis_locks_next_token()), alias = %(alias)s::text,
+    SET token = greatest(f.token + 1, aegis_locks_next_token()), alias = %(numbering)s::text,
         grant_no = %(grant)s::bigint, lease_id = %(lease)s::uuid
     FROM claim WHERE f.name = %(name)s::text AND f.lease_id IS DISTINCT FROM %(lease)s::uuid RETURNING f.token""",
 )

@@ -108,6 +108,16 @@ OF_THE_ENGINE = [
         ),
     ),
     Mutation(
+        "the numbers of two stores are compared",
+        "locks/backends/numbering.py",
+        r", \*backend\.place\(\)",
+        "",
+        (
+            "tests/integration/test_another_store.py::test_the_server_counts_and_its_secrets_do_not",
+            "tests/integration/test_another_store.py::test_another_database_counts",
+        ),
+    ),
+    Mutation(
         "a store that does not answer holds nothing",
         "scheduler/reaper.py",
         r"if held or \(held is None and waits\):",
