@@ -129,7 +129,7 @@ OF_THE_ENGINE = [
         "scheduler/reaper.py",
         r"\(held is None and waits\)",
         "held is None",
-        (REPLACED + "test_a_dead_run_is_abandoned_after_its_ttl_and_the_grace",),
+        (REPLACED + "test_a_dead_run_is_abandoned_after_its_ttl_and_the_grace[leave_locks]",),
     ),
     Mutation(
         "marking takes back a start",
