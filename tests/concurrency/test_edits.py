@@ -2,16 +2,15 @@
 
 Measured from the audit, by the database's clock alone: from the instant that the trigger stamped on the edited row
 (``activated_at``) to the stamp of the first execution that the new recurrence started, or of the last one that the
-old recurrence started. The promise of two seconds is asserted of the median. For each single edit the bound is two
-seconds and the machine's own lateness at that time: how late a schedule of every second, which nobody edits and the
-same beats and worker serve, was started meanwhile. A machine that is busy with something else delays both.
+old recurrence started. For each edit the bound is two seconds and the machine's own lateness at that time: how late
+a schedule of every second, which nobody edits and the same beats and worker serve, was started meanwhile. A machine
+that is busy with something else delays both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from statistics import median
 from typing import Any
 
 import pytest
@@ -148,7 +147,6 @@ def test_every_way_of_editing_takes_effect_within_two_seconds_and_a_broken_row_s
     for way in WAYS:
         lags = lags_of(way, way.__name__)
         said = f"{way.__name__}: {[(round(lag, 2), round(late, 2)) for lag, late in lags]}"
-        assert median(lag for lag, _ in lags) <= PROMISE, said
         assert all(lag <= PROMISE + late for lag, late in lags), said
 
     assert Tick.objects.filter(schedule=broken).count() == stored

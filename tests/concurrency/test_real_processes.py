@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
-from django.db.models import Count
+from django.db.models import Count, F, Max
 
 from aegis_site.demo.models import Effect
 from scheduler.models import Execution, Instance, Schedule, Tick
@@ -95,31 +95,27 @@ def child_of(parent_pid: int) -> psutil.Process:
 def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
     alias: str, celery_processes: CeleryProcesses
 ) -> None:
-    """The bound is a promise (TTL 6 s + 4 s, or 1 s + 4 s), measured by the database's stamps."""
-    make_schedule("victim", alias=alias, every_seconds=2, task=SETTLE, kwargs={"seconds": 5.0})
-    first = celery_processes.worker()
+    """The bound is a promise (TTL 6 s + 4 s, or 1 s + 4 s), measured by the database's stamps.
+
+    To it comes the machine's own lateness meanwhile: that of a schedule of every second which nothing holds up.
+    """
+    make_schedule("victim", alias=alias, every_seconds=2, task=SETTLE, kwargs={"seconds": 120.0})
+    make_schedule("control", every_seconds=1, task=DIGEST)
+    first = celery_processes.worker(concurrency=2)
     celery_processes.beat()
-    wait_until(
-        lambda: Execution.objects.filter(state=ExecutionState.RUNNING).exists(),
-        timeout=40,
-        message="a body is inside",
-    )
-    celery_processes.worker()
-    victim = wait_until(
-        lambda: Execution.objects.filter(state=ExecutionState.RUNNING, worker__startswith=first.name).first(),
-        timeout=60,
-        message="the first worker is inside a body",
-    )
+    of_victim = Execution.objects.filter(tick__schedule_name="victim")
+    victim = wait_until(of_victim.filter(state=ExecutionState.RUNNING).first, timeout=40, message="a body is inside")
+    celery_processes.worker(concurrency=2)
     first.signal_group(signal.SIGKILL)
     wait_until(lambda: not first.running, message="the worker is gone")
-    killed_at = _database_now()
+    killed_at = database_now()
 
     successor = wait_until(
-        lambda: Execution.objects.filter(began=True, started_at__gt=killed_at).order_by("started_at").first(),
+        lambda: of_victim.filter(began=True, started_at__gt=killed_at).order_by("started_at").first(),
         timeout=40,
         message="another execution of the schedule started",
     )
-    assert (successor.started_at - killed_at).total_seconds() <= TAKEOVER.get(alias, 10.0)
+    assert (successor.started_at - killed_at).total_seconds() <= TAKEOVER.get(alias, 10.0) + lateness_since(killed_at)
     abandoned = wait_until(
         lambda: Execution.objects.filter(pk=victim.pk, state=ExecutionState.ABANDONED).first(),
         timeout=40,
@@ -128,10 +124,12 @@ def test_after_kill_9_of_a_worker_the_next_execution_starts_within_ten_seconds(
     assert "no heartbeat" in abandoned.reason and "the lease is gone" in abandoned.reason
 
 
-def _database_now():  # type: ignore[no-untyped-def]
-    from tests.support.engine import database_now
-
-    return database_now()
+def lateness_since(at: datetime) -> float:
+    """How late the control schedule's ticks of since then were started, at most; seconds."""
+    since = Execution.objects.filter(tick__schedule_name="control", tick__fire_time__gte=at, began=True)
+    wait_until(since.exists, timeout=60, message="the control schedule was started")
+    late = since.aggregate(most=Max(F("started_at") - F("tick__fire_time")))
+    return float(late["most"].total_seconds())
 
 
 def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
