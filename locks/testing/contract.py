@@ -51,7 +51,7 @@ class LockBackendContract:
     """Subclasses set ``alias`` and give the two hooks. ``make_backend`` gives a backend nobody else uses."""
 
     alias: str
-    short_ttl = 2.0
+    short_ttl = 3.0
     """Seconds; the ttl of the few tests that let a lease live longer than it."""
 
     # hooks

@@ -95,9 +95,10 @@ class RowBackendContract(LockBackendContract):
             lease_id = uuid.uuid4()
             self.backend.release(self.acquired(name))
             proxy.swallow_answers()
-            monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.3)
-            with pytest.raises(LockUnavailable) as caught:
-                backend.acquire(name, lease_id=lease_id)
+            with monkeypatch.context() as patched:
+                patched.setattr(connection, "ANSWER_TIMEOUT", 0.3)
+                with pytest.raises(LockUnavailable) as caught:
+                    backend.acquire(name, lease_id=lease_id)
             assert isinstance(caught.value.__cause__, connection.NoAnswer)
             granted = wait_until(lambda: self.backend.inspect(name), what="the grant nobody heard of")
             assert granted.lease_id == lease_id

@@ -77,12 +77,12 @@ class SessionBackendContract(LockBackendContract):
             yield Outage(backend, proxy.heal, proxy.cut)
 
     @contextmanager
-    def another_process_holds(self, name: str) -> Iterator[int]:
+    def another_process_holds(self, name: str, ttl: float = 60.0) -> Iterator[int]:
         """The pid of a child that has acquired ``name`` and goes on renewing it."""
         reading, writing = os.pipe()
 
         def hold() -> None:
-            with exclusive(name, using=self.alias, ttl=1):
+            with exclusive(name, using=self.alias, ttl=ttl):
                 os.write(writing, b"held")
                 time.sleep(60)  # until it is killed
 
@@ -117,10 +117,11 @@ class SessionBackendContract(LockBackendContract):
 
     def test_keep_alive_tells_that_the_session_was_ended(self, name: str) -> None:
         told: list[LeaseLost] = []
-        lease = self.acquired(name, ttl=3)
+        lease = self.acquired(name, ttl=60)
         with keep_alive(self.backend, lease, told.append) as kept:
             self.end_session(name)
-            wait_until(lambda: told, within=lease.ttl / 3 + 1, what="the loss was told at the next renewal")
+            kept.next_renewal = self.backend.clock()
+            wait_until(lambda: told, within=30, what="the loss was told at the next renewal")
             assert self.backend.clock() < lease.trusted_until, "not by the trust window"
             assert kept.lost
 
@@ -139,18 +140,18 @@ class SessionBackendContract(LockBackendContract):
 
     # processes
 
-    def test_kill_9_frees_the_name_within_a_second(self, name: str) -> None:
+    def test_kill_9_frees_the_name_long_before_its_ttl_is_over(self, name: str) -> None:
         with self.another_process_holds(name) as child:
             assert self.backend.acquire(name) is None
             os.kill(child, signal.SIGKILL)
-            self.acquired_at_last(name, within=1.0)
+            self.acquired_at_last(name)
 
     def test_kill_9_frees_the_name_though_a_child_of_the_holder_lives_on(self, name: str) -> None:
         """A forked child inherits the socket; were it left open, the server would see the session alive."""
         reading, writing = os.pipe()
 
         def hold() -> None:
-            with exclusive(name, using=self.alias):
+            with exclusive(name, using=self.alias, ttl=60):
                 grandchild = fork_child(lambda: time.sleep(60))
                 os.write(writing, b"%d\n" % grandchild)
                 time.sleep(60)
@@ -161,19 +162,19 @@ class SessionBackendContract(LockBackendContract):
         os.kill(child, signal.SIGKILL)
         exit_status(child)
         try:
-            self.acquired_at_last(name, within=1.0)
+            self.acquired_at_last(name)
         finally:
             os.kill(grandchild, signal.SIGKILL)
 
     def test_a_frozen_holder_keeps_its_name_and_nobody_gets_in(self, name: str) -> None:
         """Both directions: nobody overlaps with the frozen one, and nobody runs until it is thawed or killed."""
-        with self.another_process_holds(name) as child:  # its ttl is 1 s
+        with self.another_process_holds(name, ttl=1) as child:
             os.kill(child, signal.SIGSTOP)
             frozen_at = self.backend.clock()
             while self.backend.clock() < frozen_at + 3.0:
                 assert self.backend.acquire(name) is None
             os.kill(child, signal.SIGKILL)
-            self.acquired_at_last(name, within=1.0)
+            self.acquired_at_last(name)
 
     def test_a_thawed_holder_does_not_trust_its_lease_any_more(self, name: str) -> None:
         reading, writing = os.pipe()
@@ -191,7 +192,7 @@ class SessionBackendContract(LockBackendContract):
         os.kill(child, signal.SIGCONT)
         thawed_at = self.backend.clock()
         assert os.read(reading, 1) == b"2"
-        assert self.backend.clock() < thawed_at + 1.0, "by the clock, and not by asking"
+        assert self.backend.clock() < thawed_at + 5.0, "by the clock, and not by asking"
         assert exit_status(child) == 1  # with LeaseLost, at the end of the block
 
     def test_a_forked_child_neither_holds_nor_ends_its_parents_lease(self, name: str) -> None:

@@ -64,14 +64,14 @@ class TestRowLock(RestingSessions, SessionBackendContract):
     def test_idle_in_transaction_timeout_ends_only_a_silent_holder(self, name: str) -> None:
         with other_session() as other:
             database = other.info.dbname
-            other.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '600ms'")
+            other.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '3s'")
             self.backend.close()  # what is at rest began before
             try:
-                with exclusive(name, using=self.alias, ttl=1) as kept:  # renewed each third of a second
-                    self.let_pass(1.5)
+                with exclusive(name, using=self.alias, ttl=3) as kept:  # renewed each second
+                    self.let_pass(4.0)
                     kept.check()
                 lease = self.acquired(name, ttl=60)
-                self.let_pass(1.0)
+                self.let_pass(3.5)
                 with pytest.raises(LeaseLost):
                     self.backend.renew(lease)
                 self.acquired(name)
