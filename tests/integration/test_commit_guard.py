@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
+import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connection, connections, transaction
@@ -24,7 +26,16 @@ from scheduler.states import ExecutionState
 from tests.contract.wires import database_address
 from tests.support import wait_until
 from tests.support.engine import delivery_of, make_schedule, make_tick
-from tests.support.loss import EXCLUSIVE, in_a_thread, lock_waiters, overtake, start_later, take_lease_away
+from tests.support.loss import (
+    EXCLUSIVE,
+    in_a_thread,
+    lock_waiters,
+    lose_lease,
+    overtake,
+    start_later,
+    take_lease_away,
+)
+from tests.support.processes import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -283,13 +294,21 @@ def test_the_end_of_a_run_cannot_be_recorded_in_another_database() -> None:
 
 
 @pytest.fixture
-def slow_commit() -> Iterator[None]:
-    """A table whose rows make their COMMIT take 1.2 seconds."""
+def slow_commit() -> Iterator[psycopg.Connection]:
+    """A table whose rows make their COMMIT wait until this session has unlocked all."""
+    with psycopg.connect(database_url(), autocommit=True) as gate:
+        gate.execute("SELECT pg_advisory_lock(hashtext('slow commit'))")
+        with _slow_table():
+            yield gate
+
+
+@contextmanager
+def _slow_table() -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute(
             "CREATE TABLE slow_commit (id int);"
-            "CREATE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS"
-            " $$ BEGIN PERFORM pg_sleep(1.2); RETURN NULL; END $$;"
+            "CREATE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = '60s' AS"
+            " $$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('slow commit')); RETURN NULL; END $$;"
             "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON slow_commit DEFERRABLE INITIALLY DEFERRED"
             " FOR EACH ROW EXECUTE FUNCTION slow_commit()"
         )
@@ -298,9 +317,10 @@ def slow_commit() -> Iterator[None]:
         cursor.execute("DROP TABLE slow_commit; DROP FUNCTION slow_commit()")
 
 
-@pytest.mark.usefixtures("slow_commit")
 @pytest.mark.parametrize("finish", [False, True])
-def test_a_loss_during_commit_is_told_after_it_and_not_as_undone(finish: bool) -> None:
+def test_a_loss_during_commit_is_told_after_it_and_not_as_undone(
+    finish: bool, slow_commit: psycopg.Connection
+) -> None:
     lost_while_committing: list[bool] = []
 
     def body(context: RunContext) -> None:
@@ -308,16 +328,19 @@ def test_a_loss_during_commit_is_told_after_it_and_not_as_undone(finish: bool) -
             with connection.cursor() as cursor:
                 cursor.execute("INSERT INTO slow_commit VALUES (1)")
             write(context)
-            take_lease_away("database", context.lock_name)
+            lose_lease(context)
             threading.Thread(target=watch, args=(context,)).start()
         lost_while_committing.append(False)  # not reached when the loss is raised
 
     def watch(context: RunContext) -> None:
-        wait_until(lambda: context.lost, message="keep-alive has noticed")
-        lost_while_committing.append(not Effect.objects.exists())
-        connections.close_all()
+        try:
+            wait_until(lambda: context.lost, message="keep-alive has noticed")
+            lost_while_committing.append(not Effect.objects.exists())
+        finally:
+            slow_commit.execute("SELECT pg_advisory_unlock_all()")
+            connections.close_all()
 
-    outcome = run(delivery_of(make_tick(make_schedule(ttl=0.9))), body, OnLost.INTERRUPT)
+    outcome = run(delivery_of(make_tick(make_schedule(ttl=30.0))), body, OnLost.INTERRUPT)
     assert lost_while_committing[0] is True
     assert subjects() == ["effect"]
     assert outcome.returned is not None
@@ -376,8 +399,7 @@ def wire() -> Iterator[TcpProxy]:
         connections["default"].close()
 
 
-@pytest.mark.usefixtures("slow_commit")
-def test_a_commit_whose_answer_was_lost_is_executed(wire: TcpProxy) -> None:
+def test_a_commit_whose_answer_was_lost_is_executed(wire: TcpProxy, slow_commit: psycopg.Connection) -> None:
     """COMMIT was done and its answer swallowed: the body sees an error, the ledger has the truth."""
     tick = make_tick(make_schedule(max_attempts=3))
 
@@ -394,6 +416,7 @@ def test_a_commit_whose_answer_was_lost_is_executed(wire: TcpProxy) -> None:
         committed = "SELECT 1 FROM aegis_scheduler_tick WHERE id = %(id)s AND outcome = 'executed'"
         wait_until(lambda: "COMMIT" in query_of(pid), message="the commit is under way")
         wire.swallow_answers()
+        slow_commit.execute("SELECT pg_advisory_unlock_all()")
         wait_until(lambda: own_connection.execute(committed, {"id": tick.pk}), message="it is committed")
         wire.cut()
 

@@ -44,6 +44,12 @@ def take_lease_away(alias: str, name: str) -> None:
     lock_backends[alias].force_release(name, lease_id=held.lease_id)
 
 
+def lose_lease(context: RunContext) -> None:
+    """End the lease of a body, and let its keep-alive ask within half a second, however long the ttl is."""
+    take_lease_away(context.lock_alias, context.lock_name)
+    context.kept.next_renewal = context.kept.backend.clock()
+
+
 def start_later(schedule: Schedule, body: Callable[[RunContext], Any] = lambda context: None) -> Outcome:
     """Run another tick of the schedule to its end in another worker. Its lease must be free or become so."""
 

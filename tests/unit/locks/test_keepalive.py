@@ -37,6 +37,12 @@ def acquired(backend: BaseLockBackend, ttl: float) -> Lease:
     return lease
 
 
+def hurry(*held: Kept) -> None:
+    """Let the leases be due for renewal now, half a second later at most, and not after a third of their ttl."""
+    for kept in held:
+        kept.next_renewal = kept.backend.clock()
+
+
 def threads(name: str) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == name]
 
@@ -44,10 +50,10 @@ def threads(name: str) -> list[threading.Thread]:
 def test_silence_is_asked_again_until_the_store_is_back(wired: Wired) -> None:
     backend, proxy = wired
     told: list[LeaseLost] = []
-    with keep_alive(backend, acquired(backend, ttl=3), told.append) as kept:
+    with keep_alive(backend, acquired(backend, ttl=12), told.append) as kept:
         proxy.cut()
-        first = kept.lease.trusted_until
-        wait_until(lambda: kept.next_renewal > first - 3 + 1.01, what="a renewal found the store silent")
+        kept.next_renewal = due = backend.clock()
+        wait_until(lambda: kept.next_renewal > due, what="a renewal found the store silent")
         proxy.heal()
         wait_until(lambda: kept.renewals >= 1, what="a later renewal reached the store")
         kept.check()
@@ -74,9 +80,10 @@ def test_the_loss_is_told_while_a_renewal_still_hangs(wired: Wired) -> None:
     params = {**backend.params, "OPTIONS": {"SOCKET_TIMEOUT": 5}}
     slow = RedisLockBackend(WIRED, params)
     told: list[bool] = []
-    lease = acquired(slow, ttl=0.6)
+    lease = acquired(slow, ttl=3)
     with keep_alive(slow, lease, lambda error: told.append(kept.renewing.locked())) as kept:
         proxy.swallow_answers()
+        hurry(kept)
         wait_until(lambda: told, what="the loss was told")
         proxy.cut()  # lets the hanging renewal end
     assert told == [True]
@@ -85,8 +92,8 @@ def test_the_loss_is_told_while_a_renewal_still_hangs(wired: Wired) -> None:
 def test_not_ours_any_more_is_final_at_once(wired: Wired) -> None:
     backend, _ = wired
     told: list[LeaseLost] = []
-    with keep_alive(backend, acquired(backend, ttl=3), told.append) as kept:
-        backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+    with keep_alive(backend, acquired(backend, ttl=30), told.append) as kept:
+        lose(kept, "renewing")
         wait_until(lambda: told)
         assert backend.clock() < kept.lease.trusted_until
         assert kept.lost
@@ -124,10 +131,11 @@ def test_a_suspended_machine_finds_its_lease_lost(wired: Wired) -> None:
 def test_one_renewing_thread_per_alias_serves_all_leases(wired: Wired) -> None:
     backend, _ = wired
     with (
-        keep_alive(backend, acquired(backend, ttl=1)) as first,
-        keep_alive(backend, acquired(backend, ttl=1)) as second,
-        keep_alive(backend, acquired(backend, ttl=30)) as third,
+        keep_alive(backend, acquired(backend, ttl=30)) as first,
+        keep_alive(backend, acquired(backend, ttl=30)) as second,
+        keep_alive(backend, acquired(backend, ttl=300)) as third,
     ):
+        hurry(first, second)
         wait_until(lambda: first.renewals and second.renewals)
         assert len(threads(f"aegis-renew-{WIRED}")) == 1
         assert len(threads("aegis-watch")) == 1
@@ -136,7 +144,8 @@ def test_one_renewing_thread_per_alias_serves_all_leases(wired: Wired) -> None:
 
 def test_nothing_is_renewed_after_leaving(wired: Wired) -> None:
     backend, proxy = wired
-    with keep_alive(backend, acquired(backend, ttl=0.6)) as kept:
+    with keep_alive(backend, acquired(backend, ttl=2)) as kept:
+        hurry(kept)
         wait_until(lambda: kept.renewals)
     count, sent = kept.renewals, proxy.requests
     wait_until(lambda: backend.clock() > kept.lease.trusted_until)
@@ -151,12 +160,13 @@ def test_a_failing_on_lost_is_logged_and_harms_no_other_lease(wired: Wired, capl
         raise RuntimeError("observer")
 
     with (
-        keep_alive(backend, acquired(backend, ttl=1)) as healthy,
-        keep_alive(backend, acquired(backend, ttl=1), fail) as unlucky,
+        keep_alive(backend, acquired(backend, ttl=30)) as healthy,
+        keep_alive(backend, acquired(backend, ttl=30), fail) as unlucky,
     ):
-        backend.force_release(unlucky.lease.name, lease_id=unlucky.lease.lease_id)
+        lose(unlucky, "renewing")
         wait_until(lambda: unlucky.lost)
-        wait_until(lambda: healthy.renewals >= 2)
+        hurry(healthy)
+        wait_until(lambda: healthy.renewals)
         assert not healthy.lost
     wait_until(lambda: any("on_lost failed" in record.message for record in caplog.records))
 
@@ -171,8 +181,8 @@ def test_the_loss_is_sent_as_a_signal(wired: Wired) -> None:
 
     lease_lost.connect(observe)
     try:
-        with keep_alive(backend, acquired(backend, ttl=1)) as kept:
-            backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+        with keep_alive(backend, acquired(backend, ttl=30)) as kept:
+            lose(kept, "renewing")
             wait_until(lambda: seen)
             assert kept.lost
     finally:
@@ -196,14 +206,15 @@ def test_whoever_is_told_of_a_loss_may_take_its_time(wired: Wired, who: str, how
         lease_lost.connect(hang)
     try:
         with (
-            keep_alive(backend, acquired(backend, ttl=1), told.append if who == "observer" else hang) as unlucky,
-            keep_alive(backend, acquired(backend, ttl=1)) as healthy,
-            keep_alive(backend, acquired(backend, ttl=3), told.append) as second,
+            keep_alive(backend, acquired(backend, ttl=30), told.append if who == "observer" else hang) as unlucky,
+            keep_alive(backend, acquired(backend, ttl=30)) as healthy,
+            keep_alive(backend, acquired(backend, ttl=30), told.append) as second,
         ):
             lose(unlucky, how)
             wait_until(hanging.is_set, what="the first who is told hangs")
             assert len(told) == (1 if who == "observer" else 0)
             before = healthy.renewals
+            hurry(healthy)
             wait_until(lambda: healthy.renewals > before, what="another lease is renewed meanwhile")
             lose(second, how)
             wait_until(lambda: second.lease.name in [error.name for error in told], what="another loss is told")
@@ -217,6 +228,7 @@ def lose(kept: Kept, how: str) -> None:
     """Let the renewing or the watching thread find out that the lease is lost."""
     if how == "renewing":
         kept.backend.force_release(kept.lease.name, lease_id=kept.lease.lease_id)
+        hurry(kept)
         return
     with kept.renewing:  # or a renewal on its way would prolong it
         kept._lease = replace(kept.lease, trusted_until=kept.backend.clock())
@@ -235,16 +247,19 @@ def test_without_a_trust_window_nothing_is_watched(alias: str) -> None:
 
 def test_a_forked_child_keeps_its_own_lease_alive(wired: Wired) -> None:
     backend, _ = wired
-    with keep_alive(backend, acquired(backend, ttl=1)) as kept:
+    with keep_alive(backend, acquired(backend, ttl=30)) as kept:
+        hurry(kept)
         wait_until(lambda: kept.renewals)
 
         def keep_own() -> None:
             own = lock_backends["redis"]
-            with keep_alive(own, acquired(own, ttl=1)) as theirs:
+            with keep_alive(own, acquired(own, ttl=30)) as theirs:
+                hurry(theirs)
                 wait_until(lambda: theirs.renewals >= 1)
 
         assert exit_status(fork_child(keep_own)) == 0
         seen = kept.renewals
+        hurry(kept)
         wait_until(lambda: kept.renewals > seen, what="the parent goes on renewing")
 
 
@@ -258,7 +273,8 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next_lease(thread
             keep_alive(backend, acquired(backend, ttl=1)),
         ):
             pass
-        with keep_alive(backend, acquired(backend, ttl=1)) as kept:
+        with keep_alive(backend, acquired(backend, ttl=30)) as kept:
+            hurry(kept)
             wait_until(lambda: kept.renewals, what="the lease is renewed")
             lose(kept, "watching")
         assert not keepalive._process.watcher.items
@@ -269,19 +285,21 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next_lease(thread
 
 @pytest.mark.parametrize("alias", ["database", "advisory", "row_lock"])
 def test_a_long_lease_at_a_silent_server_holds_up_no_short_one(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_TIMEOUT", 0.5)
     with wired_database() as proxy:
         backend = wired_row_backend(alias)
-        leases = acquired(backend, ttl=3600), acquired(backend, ttl=6)
+        leases = acquired(backend, ttl=3600), acquired(backend, ttl=12)
         with keep_alive(backend, leases[0]) as long, keep_alive(backend, leases[1]) as short:
-            long.next_renewal = backend.clock()
+            hurry(long)
             wait_until(lambda: long.renewals, what="the thread is connected")
             try:
-                proxy.swallow_answers()
-                long.next_renewal = backend.clock()
-                wait_until(lambda: proxy.dropped, what="the answer to the long one's renewal is lost")
+                with monkeypatch.context() as patched:
+                    patched.setattr(connection, "ANSWER_TIMEOUT", 0.5)
+                    proxy.swallow_answers()
+                    hurry(long)
+                    wait_until(lambda: proxy.dropped, what="the answer to the long one's renewal is lost")
                 proxy.heal()
                 before = short.renewals
+                hurry(short)
                 wait_until(lambda: short.renewals > before or short.lost)
                 assert not short.lost
             finally:
