@@ -122,7 +122,7 @@ def test_an_error_of_the_body_is_what_is_kept_when_the_release_fails_too(
 
 @pytest.mark.parametrize("alias", ALL)
 def test_healthy_runs_log_nothing_to_act_on(alias: str, caplog: pytest.LogCaptureFixture) -> None:
-    schedule = make_schedule(alias=alias, ttl=1.0)
+    schedule = make_schedule(alias=alias)
     for number in range(20):
         tick = make_tick(schedule, seconds_ago=100 - number)
         assert run(delivery_of(tick), lambda context: threading.Event().wait(0.02)).state is ExecutionState.EXECUTED

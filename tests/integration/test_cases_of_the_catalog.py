@@ -143,10 +143,10 @@ def test_every_way_to_switch_off_and_on_does_the_same_and_keeps_the_history(way:
     assert Tick.objects.filter(revision=schedule.revision).count() >= before
 
 
-@pytest.mark.parametrize(("late", "ran"), [(0.0, True), (1.5, False)])
-def test_a_tick_is_run_within_its_grace_and_not_after_it(late: float, ran: bool) -> None:
-    tick = make_tick(make_schedule(misfire_grace=1.0, queue=QUEUE))
-    wait_until(lambda: database_now() >= tick.fire_time + timedelta(seconds=late), message="the delay is over")
+@pytest.mark.parametrize(("grace", "ran"), [(60.0, True), (1.0, False)])
+def test_a_tick_is_run_within_its_grace_and_not_after_it(grace: float, ran: bool) -> None:
+    tick = make_tick(make_schedule(misfire_grace=grace, queue=QUEUE))
+    wait_until(lambda: ran or database_now() > tick.deadline, message="the grace is over")
     Ticker().tend()
     outcome = run(delivery_of(tick), nothing)
     tick.refresh_from_db()

@@ -144,7 +144,7 @@ def test_stores_that_hang_are_bounded(services: Services) -> None:
     for server in (services.redis["broker"], services.redis["locks"], services.postgres):
         server.resume()
     assert status == 69
-    assert took < 12, took
+    assert took < 30, took
     sentences = [f["sentence"] for f in said["findings"] if f["level"] != "ok"]
     assert any(s.startswith("redis at") and "TimeoutError" in s for s in sentences), sentences
     assert any(f["topic"] == "redlock" and f["level"] == "ok" for f in said["findings"])

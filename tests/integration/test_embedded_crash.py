@@ -66,6 +66,7 @@ def descendants(process: subprocess.Popen[str]) -> list[ProcessMark]:
 def all_gone(marks: list[ProcessMark]) -> None:
     wait_until(
         lambda: not any(mark.alive for mark in marks),
+        timeout=60,
         message=lambda: f"these had ended: {[mark for mark in marks if mark.alive]}",
     )
 

@@ -346,12 +346,12 @@ def test_optimistic_that_outlived_its_window_unused_by_others_is_executed() -> N
 
 
 def test_a_lease_that_ends_before_the_body_gives_the_attempt_back() -> None:
-    schedule = make_schedule(alias="database", ttl=0.5)
+    schedule = make_schedule(alias="database", ttl=2.0)
     tick = make_tick(schedule)
     stop = threading.Event()
     entered: list[int] = []
 
-    with hooked("after-start", lambda: stop.wait(0.8)):
+    with hooked("after-start", lambda: stop.wait(2.3)):
         outcome = run(delivery_of(tick), lambda context: entered.append(1))
 
     lost, again = row(outcome), Tick.objects.get(pk=tick.pk)

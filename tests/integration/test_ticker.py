@@ -51,10 +51,10 @@ def due_schedule(name: str = "each-second", *, activated: float = 4.0, **fields:
 
 
 def test_a_pass_stores_each_fire_time_once_publishes_it_and_moves_on() -> None:
-    schedule = due_schedule()
+    schedule = due_schedule(misfire="fire_all")
     Ticker().tick()
     ticks = list(Tick.objects.order_by("fire_time"))
-    assert 3 <= len(ticks) <= 5
+    assert len(ticks) >= 3
     assert {tick.state for tick in ticks} == {TickState.DISPATCHED}
     assert all((b.fire_time - a.fire_time) == timedelta(seconds=1) for a, b in pairwise(ticks))
     assert queued() == len(ticks)

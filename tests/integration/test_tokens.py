@@ -50,7 +50,7 @@ def started(schedule: Schedule) -> int:
 def test_grant_numbers_across_release_expiry_and_deletion_of_the_row(alias: str, name: str) -> None:
     backend = lock_backends[alias]
     numbers = [granted(backend, name), granted(backend, name)]
-    expired = backend.acquire(name, ttl=0.2)
+    expired = backend.acquire(name, ttl=1.0)
     assert expired is not None and expired.grant_no is not None
     numbers += [expired.grant_no, granted(backend, name)]
     connection.execute(f"DELETE FROM {ROWS[alias]} WHERE name = %(name)s", {"name": name})

@@ -46,7 +46,7 @@ def test_a_statement_without_an_answer_is_cut_short() -> None:
 
 def test_a_pass_that_is_busy_elsewhere_keeps_its_connection() -> None:
     """Such as one that publishes five hundred ticks to a slow broker: it used to publish them twice."""
-    watchdog = Watchdog(0.3)
+    watchdog = Watchdog(2.0)
     with watchdog.watching():
         ask()
         began = watchdog._since
