@@ -6,8 +6,9 @@ import pytest
 
 from scheduler.models import Execution, Tick
 from scheduler.models.tick import Delivery
+from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
-from tests.support.celery_ways import WORKER, bodies, closed, seen, send, states
+from tests.support.celery_ways import LONG, WORKER, bodies, closed, execution_of, let_out, seen, send, states
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.concurrency, pytest.mark.slow]
 
@@ -42,7 +43,9 @@ def test_who_is_there_takes_part_and_who_is_not_never_hears_of_it(celery_process
     assert set(states(guarded)) <= {"executed", "duplicate", "prevented"}
 
     # A lock without the guard: they are refused in parallel while one is inside, and nobody asks them again.
-    locked = to_all("database", 2.0, guarded=False)
+    locked = to_all("database", LONG, guarded=False)
+    execution_of(locked, ExecutionState.PREVENTED)
+    let_out(locked)
     heard(locked, 2)
     assert sorted(states(locked)) == ["executed", "prevented"] and closed(locked).outcome == "executed"
 

@@ -16,7 +16,7 @@ from scheduler.delivery import task_id_of
 from scheduler.models import Execution, Tick
 from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
-from tests.support.celery_ways import WORKER, bodies, closed, execution_of, inside, send, states
+from tests.support.celery_ways import LONG, WORKER, bodies, closed, execution_of, inside, let_out, send, states
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.concurrency, pytest.mark.slow]
 
@@ -51,9 +51,9 @@ def test_the_soft_limit_strikes_in_the_body_and_nowhere_else(
     for struck, (place, (state, expected)) in enumerate(PLACES.items(), start=1):
         hold = points / place
         hold.touch()
-        tick = send("soft", kwargs={"how": "short"})
+        tick = send("soft", kwargs={"how": "short"}, ttl=12.0)  # nothing renews it where it is held
         wait_until(
-            lambda n=struck: said(worker, "Soft time limit (1s) exceeded") >= n,
+            lambda n=struck: said(worker, "Soft time limit (3s) exceeded") >= n,
             timeout=30,
             message=f"the limit struck {place}",
         )
@@ -67,11 +67,11 @@ def test_the_soft_limit_strikes_in_the_body_and_nowhere_else(
         )
     wait_until(lambda: said(worker, "came when the body had ended") == 2, message="both that came late were told")
 
-    caught = send("soft", kwargs={"how": "caught"})
+    caught = send("soft", kwargs={"how": "caught"}, ttl=12.0)
     assert closed(caught).outcome == "executed" and effects(caught) == ["began", "soft limit"]
-    through = send("soft", kwargs={"how": "through"})
+    through = send("soft", kwargs={"how": "through"}, ttl=12.0)
     assert closed(through).outcome == "failed" and effects(through) == ["began", "soft limit"]
-    guarded = send("soft", kwargs={"how": "in a guard"})
+    guarded = send("soft", kwargs={"how": "in a guard"}, ttl=12.0)  # which may be idle for most of it
     assert closed(guarded).outcome == "failed" and effects(guarded) == ["began", "guarded", "soft limit"]
     assert len(set(Execution.objects.values_list("pid", flat=True))) == 1  # one child saw them all
 
@@ -83,7 +83,7 @@ def test_the_hard_limit_spends_the_attempt(attempts: int, celery_processes: Cele
     celery_processes.beat()
     tick = send("hard", max_attempts=attempts)
     cut = execution_of(tick, ExecutionState.FAILED, ExecutionState.ABANDONED)
-    assert said(worker, "Hard time limit (1s) exceeded") == 1
+    assert said(worker, "Hard time limit (4s) exceeded") == 1
     assert cut.state == "abandoned" or "told to end" in cut.reason
     assert closed(tick).outcome == (cut.state if attempts == 1 else "executed") and bodies(tick) == attempts
 
@@ -134,11 +134,13 @@ def test_revoked_with_terminate_is_failed_and_never_tried_again(celery_processes
 
 
 def test_a_revoke_reaches_all_copies_and_nothing_after_the_end(celery_processes: CeleryProcesses) -> None:
-    celery_processes.worker(*WORKER)
-    busy = send("early", kwargs={"seconds": 3.0})
+    worker = celery_processes.worker(*WORKER)
+    busy = send("early", kwargs={"seconds": LONG})
     inside(busy)
     tick = send("early", kwargs={"seconds": 0.0}, copies=3)
     app.control.revoke(task_id_of(tick.pk, 1))
+    wait_until(lambda: said(worker, "flagged as revoked"), message="the worker has heard of it")
+    let_out(busy)
     assert closed(tick).outcome == "revoked"
     after = send("early", kwargs={"seconds": 0.0})
     assert closed(after).outcome == "executed"

@@ -14,11 +14,12 @@ from scheduler.models import Execution
 from scheduler.pools import check_pool
 from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
-from tests.support.celery_ways import TASKS, WORKER, bodies, closed, execution_of, inside, send, states
+from tests.support.celery_ways import LONG, TASKS, WORKER, bodies, closed, execution_of, inside, let_out, send, states
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.concurrency, pytest.mark.slow]
 
 POOLS = {"prefork": 4, "threads": 4, "gevent": 4, "solo": 1}
+TTL = 4.0  # seconds
 
 
 def log_of(worker: ChildProcess) -> str:
@@ -27,18 +28,19 @@ def log_of(worker: ChildProcess) -> str:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_each_pool_keeps_one_body_at_a_time_alive(pool: str, celery_processes: CeleryProcesses) -> None:
-    """A body of four TTLs in one worker of the pool, beside copies and other ticks of its lock name in another."""
+    """A body of two TTLs in one worker of the pool, beside copies and other ticks of its lock name in another."""
     for _ in range(2):
         celery_processes.worker(*WORKER, pool=pool, concurrency=POOLS[pool])
     celery_processes.beat()  # whose reaper gives up whoever falls silent
-    long = send("redis_nap", kwargs={"seconds": 8.0}, alias="redis", ttl=2.0, lock_name="pools", copies=2)
+    long = send("redis_nap", kwargs={"seconds": LONG}, alias="redis", ttl=TTL, lock_name="pools", copies=2)
     running = inside(long)
-    others = [send("redis_nap", kwargs={"seconds": 0.1}, alias="redis", ttl=2.0, lock_name="pools") for _ in range(4)]
+    others = [send("redis_nap", kwargs={"seconds": 0.1}, alias="redis", ttl=TTL, lock_name="pools") for _ in range(4)]
     wait_until(
-        lambda: (Execution.objects.get(pk=running.pk).heartbeat_at - running.started_at).total_seconds() > 4,
-        timeout=20,
+        lambda: (Execution.objects.get(pk=running.pk).heartbeat_at - running.started_at).total_seconds() > 2 * TTL,
+        timeout=40,
         message="its heart beats",
     )
+    let_out(long)
     assert closed(long).outcome == "executed" and bodies(long) == 1
     assert {closed(tick).outcome for tick in others} <= {"prevented", "executed"}
     inside_of = sorted(Effect.objects.filter(resource="pools").values_list("entered_at", "left_at"))
@@ -49,7 +51,7 @@ def test_gevent_notices_that_a_body_did_not_give_way(celery_processes: CeleryPro
     """Nothing is renewed while it computes. Another worker takes over after the TTL; the first is lost."""
     green = celery_processes.worker(*WORKER, pool="gevent", concurrency=4)
     assert "runs greenlets" in log_of(green)
-    schedule = {"lock_name": "green", "ttl": 1.5}
+    schedule = {"lock_name": "green", "ttl": 3.0}
     hog = send("computing", kwargs={"seconds": 8.0}, **schedule)
     inside(hog)
     celery_processes.worker(*WORKER)

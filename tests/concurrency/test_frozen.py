@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from aegis_site.demo.models import Effect
+from aegis_site.demo.tasks import DatabaseClock
 from locks import lock_backends
 from scheduler.context import RunContext
 from scheduler.models import Execution, Schedule
@@ -65,30 +66,36 @@ class Frozen:
         return self.execution.state != ExecutionState.RUNNING
 
 
-def freeze(task: str, names: list[tuple[str, str]], kwargs: dict[str, float]) -> list[Frozen]:
+def freeze(task: str, names: list[tuple[str, str]]) -> list[Frozen]:
     """Run the task under each (name, alias), and stop each body once it has written.
 
-    On a busy machine a body may lose its lease before anybody stops it: that one is left out.
+    On a busy machine a body may lose its lease, or its process its life, before anybody stops it: it is left out.
     """
     schedules = {
-        name: make_schedule(name, alias=alias, ttl=TTL, task=f"tests.support.loss_tasks.{task}", kwargs=kwargs)
+        name: make_schedule(name, alias=alias, ttl=TTL, task=f"tests.support.loss_tasks.{task}")
         for name, alias in names
     }
     ticks = [make_tick(schedule, seconds_ago=5) for schedule in schedules.values()]
     assert len(publish(ticks).ids) == len(names)
     frozen: dict[int, Frozen] = {}
+    gone: set[int] = set()
+
+    def stop(execution: Execution) -> None:
+        assert execution.pid is not None
+        try:
+            one = Frozen(schedules[execution.tick.schedule_name], execution, psutil.Process(execution.pid))
+            if one.effects():
+                one.process.send_signal(signal.SIGSTOP)
+                frozen[execution.id] = one
+        except psutil.NoSuchProcess:
+            gone.add(execution.id)
 
     def all_met() -> bool:
-        for execution in Execution.objects.filter(tick__in=ticks, began=True).select_related("tick"):
-            if execution.id in frozen or execution.pid is None:
-                continue
-            if execution.state == ExecutionState.RUNNING:
-                one = Frozen(schedules[execution.tick.schedule_name], execution, psutil.Process(execution.pid))
-                if one.effects():
-                    one.process.send_signal(signal.SIGSTOP)
-                    frozen[execution.id] = one
-        ended = Execution.objects.filter(tick__in=ticks, began=True).exclude(state=ExecutionState.RUNNING)
-        return len(frozen) + ended.exclude(id__in=frozen).count() >= len(names)
+        begun = Execution.objects.filter(tick__in=ticks, began=True, pid__isnull=False).select_related("tick")
+        for execution in begun.filter(state=ExecutionState.RUNNING).exclude(id__in=[*frozen, *gone]):
+            stop(execution)
+        ended = begun.exclude(state=ExecutionState.RUNNING).exclude(id__in=[*frozen, *gone])
+        return len(frozen) + len(gone) + ended.count() >= len(names)
 
     wait_until(all_met, timeout=60, message="each body was inside and had written")
     return list(frozen.values())
@@ -99,30 +106,38 @@ def thaw(frozen: list[Frozen]) -> None:
         one.process.send_signal(signal.SIGCONT)
 
 
-def overtaken_runs(
-    celery_processes: CeleryProcesses, task: str, aliases: list[str], runs: int, **kwargs: float
-) -> list[Frozen]:
+def overtaken_runs(celery_processes: CeleryProcesses, task: str, aliases: list[str], runs: int) -> list[Frozen]:
     """As many runs as asked for, in batches; returned when the frozen ones are awake and out, or gone."""
     celery_processes.worker("-I", "tests.support.loss_tasks", concurrency=BATCH)
     done: list[Frozen] = []
     numbers = iter(range(4 * runs))  # so that a machine on which no body ever gets that far ends the test
     while len(done) < runs:
         batch = [next(numbers) for _ in range(min(BATCH, runs - len(done)))]
-        done += overtaken(task, [(f"frozen-{n}", aliases[n % len(aliases)]) for n in batch], kwargs)
+        done += overtaken(task, [(f"frozen-{n}", aliases[n % len(aliases)]) for n in batch])
     return done
 
 
-def overtaken(task: str, names: list[tuple[str, str]], kwargs: dict[str, float]) -> list[Frozen]:
+def let_out(frozen: list[Frozen]) -> None:
+    for one in frozen:
+        Effect.objects.filter(schedule=one.schedule.name).update(left_at=DatabaseClock())
+
+
+def overtaken(task: str, names: list[tuple[str, str]]) -> list[Frozen]:
     """One batch."""
-    stopped = freeze(task, names, kwargs)
+    stopped = freeze(task, names)
     thaw([one for one in stopped if one.over])  # its end was on the way when it was stopped
     frozen = [one for one in stopped if not one.over]
     for one in frozen:
         one.overtake()
     if task == "scribble_until_killed":
-        wait_until(lambda: not any(one.process.is_running() for one in frozen), message="all are gone, unwoken")
+        wait_until(
+            lambda: not any(one.process.is_running() for one in frozen), timeout=60, message="all are gone, unwoken"
+        )
     else:
         thaw(frozen)
+        if task == "scribble_carelessly":
+            wait_until(lambda: all(one.stale for one in frozen), timeout=60, message="all have written more")
+            let_out(frozen)
         wait_until(lambda: all(one.over for one in frozen), timeout=60, message="all are out of their bodies")
     return frozen
 
@@ -144,6 +159,6 @@ def test_a_frozen_process_is_gone_before_anybody_else_starts(celery_processes: C
 
 def test_without_guard_and_kill_stale_writes_are_seen(celery_processes: CeleryProcesses) -> None:
     """Else the two tests above would prove nothing."""
-    runs = overtaken_runs(celery_processes, "scribble_carelessly", OVERTAKEN, min(RUNS, BATCH), seconds=8.0)
+    runs = overtaken_runs(celery_processes, "scribble_carelessly", OVERTAKEN, min(RUNS, BATCH))
     assert all(one.stale > 0 for one in runs)
     assert {one.execution.state for one in runs} == {ExecutionState.LOST}  # and never executed

@@ -16,11 +16,12 @@ from tests.support.engine import make_schedule, make_tick
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.concurrency, pytest.mark.slow]
 
 TASKS = "tests.support.loss_tasks"
+TTL = 30.0  # seconds; no lease ends by itself on a busy machine: those that are to end are taken away
 
 
 def send(name: str, task: str, **kwargs: str) -> int:
     """Publish one tick of a schedule of its own; returns the tick's id."""
-    tick = make_tick(make_schedule(name, ttl=1.2, task=f"{TASKS}.{task}", kwargs=kwargs))
+    tick = make_tick(make_schedule(name, ttl=TTL, task=f"{TASKS}.{task}", kwargs=kwargs))
     assert publish([tick]).ids == [tick.id]
     return tick.id
 
@@ -48,7 +49,7 @@ def test_the_interrupt_and_celerys_limits_do_not_disturb_each_other(celery_proce
         expected = ExecutionState.FAILED if how == "soft" else ExecutionState.LOST
         Effect.objects.all().delete()
         ended = execution_of(send(f"limited-{number}", "limited", how=how), expected)
-        assert ended.ran is not None and ended.ran < 5
+        assert ended.ran is not None and ended.ran < 8
         assert ("SoftTimeLimitExceeded" if how == "soft" else "LeaseLost") in ended.error
         assert reached(how) == (["began"] if how == "lost" else ["began", "soft limit"])
         pids.add(ended.pid)
@@ -57,7 +58,7 @@ def test_the_interrupt_and_celerys_limits_do_not_disturb_each_other(celery_proce
     tick = send("limited-hard", "limited", how="hard")
     wait_until(lambda: reached("hard") == ["began", "soft limit"], timeout=20, message="the soft limit was met")
     wait_until(
-        lambda: "Hard time limit (6s) exceeded" in celery_processes.started[0].log.read_text(errors="replace"),
+        lambda: "Hard time limit (8s) exceeded" in celery_processes.started[0].log.read_text(errors="replace"),
         timeout=20,
         message="the hard limit ended the child",
     )
@@ -91,7 +92,7 @@ def test_a_child_killed_right_after_its_finishing_commit_repeats_nothing(
     points.mkdir()
     (points / "after-body").write_text("kill")
     celery_processes.worker("-I", TASKS, env={"AEGIS_FAILPOINTS": str(points)})
-    tick = make_tick(make_schedule("settle", ttl=1.2, task=f"{TASKS}.settle_once", max_attempts=3))
+    tick = make_tick(make_schedule("settle", ttl=TTL, task=f"{TASKS}.settle_once", max_attempts=3))
     publish([tick])
     wait_until(lambda: list(points.glob("after-body.reached.*")), timeout=30, message="the child was killed")
     assert execution_of(tick.id, ExecutionState.EXECUTED).tick_id == tick.id

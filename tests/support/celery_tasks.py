@@ -9,17 +9,19 @@ from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 
 from aegis_site.demo.models import Effect
-from aegis_site.demo.tasks import done, work
+from aegis_site.demo.tasks import STEP, done, work
 from locks import LeaseLost
 from scheduler import ExclusiveTask, RunContext, exclusive_task
 from tests.support.loss import take_lease_away
-from tests.support.loss_tasks import LONG, write
+from tests.support.loss_tasks import LONG, has_left, write
 
 
 def nap(context: RunContext, seconds: float) -> int:
-    """Be inside for some seconds, with an effect that says when."""
+    """Be inside for some seconds, or until `let_out`, with an effect that says when."""
+    end = time.monotonic() + seconds
     with done(Effect.Kind.DIGEST, context):
-        work(context, seconds)
+        while (left := end - time.monotonic()) > 0 and not has_left(context.schedule):
+            work(context, min(STEP, left))
     return context.attempt
 
 
@@ -72,7 +74,7 @@ def autoretrying(context: RunContext, how: str) -> int:
     return context.attempt
 
 
-@exclusive_task(lock="database", soft_time_limit=1)
+@exclusive_task(lock="database", soft_time_limit=3)
 def soft(context: RunContext, how: str) -> str:
     """Meet the soft limit; ``how``: let it through, catch it, or be out before it comes."""
     write(context, "began")
@@ -82,7 +84,7 @@ def soft(context: RunContext, how: str) -> str:
         if how == "in a guard":
             with context.commit_guard():
                 write(context, "guarded")
-                time.sleep(2)  # longer than the limit
+                time.sleep(5)  # longer than the limit
         time.sleep(LONG)
     except SoftTimeLimitExceeded:
         write(context, "soft limit")
@@ -91,7 +93,7 @@ def soft(context: RunContext, how: str) -> str:
     return how
 
 
-@exclusive_task(lock="database", time_limit=1)
+@exclusive_task(lock="database", time_limit=4)
 def hard(context: RunContext) -> None:
     with done(Effect.Kind.DIGEST, context):
         time.sleep(LONG if context.attempt == 1 else 0.0)

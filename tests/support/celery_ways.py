@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from aegis_site.demo.models import Effect
+from aegis_site.demo.tasks import DatabaseClock
 from scheduler.models import Execution, Tick
 from scheduler.publisher import publish
 from scheduler.states import ExecutionState
@@ -15,6 +16,7 @@ from tests.support.engine import make_schedule, make_tick
 TASKS = "tests.support.celery_tasks"
 WORKER = ("-I", TASKS)
 
+LONG = 120.0  # seconds; longer than any wait of a test, which lets the body out
 # A message that is not acked comes again after two seconds.
 IMPATIENT = {"visibility_timeout": 2, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
 
@@ -64,6 +66,13 @@ def inside(tick: Tick) -> Execution:
     running = execution_of(tick, ExecutionState.RUNNING)
     wait_until(lambda: Effect.objects.filter(schedule=tick.schedule_name).exists(), message="the body is inside")
     return running
+
+
+def let_out(*ticks: Tick) -> None:
+    """Let the bodies of the ticks end that would be inside for long. Whatever comes later under them is short."""
+    for tick in ticks:
+        wait_until(Effect.objects.filter(schedule=tick.schedule_name).exists, message="the body is inside")
+        Effect.objects.filter(schedule=tick.schedule_name).update(left_at=DatabaseClock())
 
 
 def closed(tick: Tick, timeout: float = 40) -> Tick:

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import connections
 
-from aegis_site.demo.tasks import work
 from scheduler import RunContext, exclusive_task
+from tests.support.celery_tasks import nap
 
 
 class UnpicklableError(Exception):
@@ -56,8 +56,8 @@ def _fork() -> None:
 
 @exclusive_task(lock="redis", lock_name="hostile.slow")
 def slow(context: RunContext, seconds: float) -> None:
-    """Be inside for some seconds."""
-    work(context, seconds)
+    """Be inside for some seconds, or until the test lets it out."""
+    nap(context, seconds)
 
 
 @exclusive_task(lock="database", lock_name="hostile.short")

@@ -10,9 +10,9 @@ from celery.exceptions import SoftTimeLimitExceeded
 from aegis_site.demo.models import Effect
 from aegis_site.demo.tasks import DatabaseClock
 from scheduler import RunContext, exclusive_task
-from tests.support.loss import take_lease_away
+from tests.support.loss import lose_lease
 
-LONG = 60.0  # seconds; no body gets that far
+LONG = 120.0  # seconds; no body gets that far
 
 
 def write(context: RunContext, subject: str) -> None:
@@ -23,10 +23,15 @@ def write(context: RunContext, subject: str) -> None:
     )  # fmt: skip
 
 
-def scribble(context: RunContext, *, guarded: bool, seconds: float = LONG) -> None:
+def has_left(schedule: str) -> bool:
+    """Whether a body of the schedule has left, or was told to."""
+    return Effect.objects.filter(schedule=schedule, left_at__isnull=False).exists()
+
+
+def scribble(context: RunContext, *, guarded: bool) -> None:
     """Write all the time, and never ask whether the lease still holds."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = time.monotonic() + LONG
+    while time.monotonic() < end and not has_left(context.schedule):
         time.sleep(0.002)  # eight of them share the machine with their keep-alives
         with context.commit_guard() if guarded else nullcontext():
             write(context, f"token {context.fencing_token}")
@@ -43,16 +48,16 @@ def scribble_until_killed(context: RunContext) -> None:
 
 
 @exclusive_task(lock="database", on_lost="check")
-def scribble_carelessly(context: RunContext, seconds: float) -> None:
-    scribble(context, guarded=False, seconds=seconds)
+def scribble_carelessly(context: RunContext) -> None:
+    scribble(context, guarded=False)
 
 
-@exclusive_task(lock="database", on_lost="interrupt", soft_time_limit=2, time_limit=6)
+@exclusive_task(lock="database", on_lost="interrupt", soft_time_limit=3, time_limit=8)
 def limited(context: RunContext, how: str) -> None:
     """Meet Celery's limits, the loss of the lease, or both; each step that was reached leaves an effect."""
     write(context, f"{how}: began")
     if how in ("lost", "lost, then soft"):
-        take_lease_away(context.lock_alias, context.lock_name)
+        lose_lease(context)
     try:
         time.sleep(LONG)
     except SoftTimeLimitExceeded:
@@ -60,18 +65,19 @@ def limited(context: RunContext, how: str) -> None:
         if how == "soft":
             raise
         if how == "soft, then lost":
-            take_lease_away(context.lock_alias, context.lock_name)
+            lose_lease(context)
         time.sleep(LONG)  # until the loss, or the hard limit
 
 
 @exclusive_task(lock="database", on_lost="interrupt")
 def wait_for_loss(context: RunContext) -> None:
     """Where nobody interrupts it, it asks."""
-    take_lease_away(context.lock_alias, context.lock_name)
+    lose_lease(context)
     end = time.monotonic() + LONG
     while time.monotonic() < end:
         time.sleep(0.05)
         if context.lost:
+            time.sleep(2.0)  # an interrupt comes first, where one can
             write(context, "asked")
             return
 
