@@ -12,10 +12,10 @@ from django.db import connection
 
 from aegis_site.embedded import ChildProcess, Services
 from locks.connection import close_all
-from scheduler.models import Execution, Tick
+from scheduler.models import Execution, Instance, Tick
 from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
-from tests.support.engine import make_schedule
+from tests.support.engine import database_now, make_schedule
 from tests.support.processes import database_url
 from tests.support.sick_redis import SICKNESSES, SickRedis
 
@@ -49,6 +49,17 @@ def held(processes: list[ChildProcess]) -> int:
     return sum(process.num_fds() + process.num_threads() for process in found)
 
 
+def at_rest(processes: list[ChildProcess]) -> int:
+    """What they hold once each has shown that it is alive again: presence has a connection of its own."""
+    healed, alive = database_now(), Instance.objects.filter(stopped_at__isnull=True)
+    wait_until(
+        lambda: alive.filter(heartbeat_at__gt=healed).count() == len(processes),
+        timeout=60,
+        message="worker and beat show that they are alive",
+    )
+    return held(processes)
+
+
 def settles(processes: list[ChildProcess], before: int) -> None:
     """What a beat does beside its passes opens a connection now and then; a leak is what never goes."""
     wait_until(
@@ -68,14 +79,16 @@ def test_a_redis_that_refuses_blocks_says_why_and_heals_without_a_restart(
     wait_until(partial(ran_again, 0), timeout=40, message="ticks ran")
     for word in SICKNESSES:
         suffer(store, word)
-    before = held([worker, beat])
+    before = at_rest([worker, beat])
     for word in ("READONLY", "OOM", "NOPERM"):
         suffer(store, word)
     assert worker.running and beat.running
     settles([worker, beat], before)
     with store.client() as client:
-        clients = client.info("clients")["connected_clients"]  # type: ignore[index]
-    assert clients <= 6, f"{clients} connections to the store of one worker with one child, and one beat"
+        wait_until(
+            lambda: client.info("clients")["connected_clients"] <= 6,  # type: ignore[index]
+            message="six connections at most to the store of one worker with one child, and one beat",
+        )
     secret = store._password
     assert not Execution.objects.filter(reason__contains=secret).exists()
     assert all(secret not in log.read_text() for log in celery_processes.logs.glob("*.log"))
@@ -107,7 +120,7 @@ def test_a_database_that_has_become_read_only_is_waited_for(celery_processes: Ce
         finally:
             read_only(False)
         wait_until(partial(ran_again, count(ExecutionState.EXECUTED)), timeout=60, message="ticks ran again")
-        before = before or held([worker, beat])
+        before = before or at_rest([worker, beat])
     assert worker.running and beat.running
     settles([worker, beat], before)
     assert count(ExecutionState.ABANDONED) == 0
