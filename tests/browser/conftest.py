@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client, override_settings
-from playwright.sync_api import Browser, BrowserContext, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Playwright, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 from tests.browser.chromium import REMEDY, chromium, required
@@ -59,6 +59,7 @@ def playwright(live_server: LiveServer) -> Iterator[Playwright]:
     """The plugin's fixture for this folder instead of the session."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        expect.set_options(timeout=15_000)
         with sync_playwright() as playwright:
             yield playwright
 

@@ -25,7 +25,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def soak(environment: dict[str, str], *arguments: str) -> tuple[int, dict[str, Any], str]:
     done = subprocess.run(
         [sys.executable, "manage.py", "aegis", "soak", "--format", "json", *arguments],
-        cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout), done.stderr
