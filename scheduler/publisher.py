@@ -83,7 +83,9 @@ def _send(tick: Tick, producer: Any) -> None:
         # A call keeps the id under which somebody waits for its result.
         task_id=calls.task_id_of(tick.manual_key) or task_id_of(tick.id, tick.attempt),
         headers={HEADER: stamp(tick)},
-        expires=tick.deadline,
+        # None, also where the task has one: a worker takes the id of a message that has expired for revoked, for three
+        # hours, and would refuse the tick's next message. What comes after the deadline is refused by its start.
+        expires=None,
         retries=tick.retries,
         producer=producer,
         retry=False,

@@ -34,7 +34,7 @@ class ExecutionState(TextChoices):
     PREVENTED = "prevented", "Prevented"
     # Refused before the body: this tick already started elsewhere.
     DUPLICATE = "duplicate", "Duplicate refused"
-    # Refused before the body: the tick was over without a run, or its schedule was switched off.
+    # Refused before the body: the tick was over without a run, its deadline had passed, or its schedule was off.
     LATE = "late", "Late"
     # Refused before the body: the lock store could not say whether the name is free.
     BLOCKED = "blocked", "Blocked"

@@ -5,7 +5,8 @@ tick's execution running under the name. Without it ticks vanish in a healthy sy
 for tick n; worker 1 is refused by worker 0's lease *for the same tick* and closes it as prevented; worker 0's
 start finds it closed; nobody ran. So a tick's own lease, or the lease of somebody who died before start, is no
 evidence: the tick stays open and is published again after 1, 2, 4, 8 seconds, at most 15, until its deadline. A copy
-of an attempt that is over says nothing of the next one, whose countdown goes on.
+of an attempt that is over says nothing of the next one, whose countdown goes on. What comes after the deadline is
+late: a beat closes its tick.
 
 Under ``queue_one`` the same evidence lets the tick wait instead, unless one of its schedule waits already. Two that
 are refused at the same moment both see an empty place; the unique constraint lets one of them have it, and the
@@ -24,7 +25,9 @@ _SOONER = "least(t.dispatch_at, clock_timestamp() + make_interval(secs => least(
 #      the three ticks of the schedule before it, the latest first. No row: the tick is gone.
 REFUSED = f"""
 WITH seen AS (
-    SELECT id, schedule_id, fire_time, state, outcome, attempt, overlap
+    SELECT id, schedule_id, fire_time, state, outcome, attempt, overlap,
+           deadline <= clock_timestamp() AND (state IN ('planned', 'dispatched')
+               OR NOT %(guarded)s::bool AND state <> 'waiting') AS overdue
     FROM aegis_scheduler_tick WHERE id = %(tick)s::bigint FOR NO KEY UPDATE
 ), holder AS (
     SELECT id FROM aegis_scheduler_execution
@@ -39,7 +42,7 @@ WITH seen AS (
     SELECT seen.id, holder.id AS holder_id, place.wanted,
            CASE WHEN place.free THEN 'waiting' WHEN seen.attempt = 1 THEN 'closed' END AS became
     FROM seen, holder, place
-    WHERE seen.state IN ('planned', 'dispatched') AND seen.attempt = %(attempt)s::int
+    WHERE seen.state IN ('planned', 'dispatched') AND NOT seen.overdue AND seen.attempt = %(attempt)s::int
 ), moved AS (
     UPDATE aegis_scheduler_tick t SET state = v.became,
         outcome = CASE v.became WHEN 'closed' THEN 'prevented' ELSE '' END,
@@ -59,12 +62,14 @@ INSERT INTO aegis_scheduler_execution (
 SELECT seen.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::text,
        %(worker)s::text, %(pid)s::int, %(task_id)s::text, %(acquire_ms)s::float8,
        false,
-       CASE WHEN seen.state IN ('planned', 'dispatched', 'waiting') THEN 'prevented'
+       CASE WHEN seen.overdue THEN 'late'
+            WHEN seen.state IN ('planned', 'dispatched', 'waiting') THEN 'prevented'
             WHEN seen.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
             WHEN %(guarded)s::bool THEN 'duplicate'
             ELSE 'prevented' END,
        coalesce((SELECT id FROM holder), (SELECT id FROM sibling)),
-       CASE WHEN seen.state IN ('planned', 'dispatched', 'waiting') THEN 'the name is held by another'
+       CASE WHEN seen.overdue THEN 'the deadline of the tick has passed'
+            WHEN seen.state IN ('planned', 'dispatched', 'waiting') THEN 'the name is held by another'
             WHEN seen.outcome IN ('prevented', 'blocked', 'revoked', 'misfired')
                 THEN 'the tick was closed without a run: ' || seen.outcome
             WHEN %(guarded)s::bool THEN 'this tick was started by another delivery'

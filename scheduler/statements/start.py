@@ -7,6 +7,9 @@ first's row lock, finds ``started`` instead of ``planned | dispatched | waiting`
 A start that waits in ``door`` waits for the guarded transactions of the former holder: after it, the former
 holder's token is no longer the fence's, so what it has not committed by now it never will.
 
+A message that comes after the deadline starts nothing, also where no beat has closed its tick yet, and where without
+the guard the tick has started elsewhere. A waiting tick has no deadline.
+
 Sent once more after a lost reply, it changes nothing: the fence knows the lease, and so do the executions.
 """
 
@@ -20,6 +23,8 @@ _START = """
 WITH gate AS (
     SELECT t.id, t.state, t.outcome,
            t.state IN ('planned', 'dispatched', 'waiting') AND t.lock_alias <> %(alias)s::text AS retargeted,
+           t.deadline <= clock_timestamp() AND (t.state IN ('planned', 'dispatched')
+               OR NOT %(guarded)s::bool AND t.state <> 'waiting') AS overdue,
            t.manual_key IS NOT NULL OR coalesce(
                s.enabled AND (s.paused_at IS NULL OR s.paused_until <= clock_timestamp()), false) AS open
     FROM aegis_scheduler_tick t LEFT JOIN aegis_scheduler_schedule s ON s.id = t.schedule_id
@@ -32,7 +37,7 @@ WITH gate AS (
         reason = CASE WHEN t.state = 'waiting' THEN '' ELSE t.reason END,
         dispatched_at = coalesce(t.dispatched_at, clock_timestamp())
     FROM gate, door
-    WHERE t.id = gate.id AND gate.open AND door.in_order
+    WHERE t.id = gate.id AND gate.open AND NOT gate.overdue AND door.in_order
       AND CASE WHEN %(guarded)s::bool
                THEN t.attempt = %(attempt)s::int AND t.state IN ('planned', 'dispatched', 'waiting')
                     AND t.lock_alias = %(alias)s::text
@@ -52,7 +57,7 @@ SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::
        raised.token, %(worker)s::text, %(pid)s::int,
        %(task_id)s::text, %(acquire_ms)s::float8,
        CASE WHEN claim.id IS NOT NULL THEN 'running'
-            WHEN NOT gate.open THEN 'late'
+            WHEN NOT gate.open OR gate.overdue THEN 'late'
             WHEN NOT door.in_order THEN 'prevented'
             WHEN gate.retargeted OR gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired') THEN 'late'
             ELSE 'duplicate' END,
@@ -63,6 +68,7 @@ SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::
             WHERE e.tick_id = gate.id AND e.began) END,
        CASE WHEN claim.id IS NOT NULL THEN ''
             WHEN NOT gate.open THEN 'the schedule is disabled, paused or deleted'
+            WHEN gate.overdue THEN 'the deadline of the tick has passed'
             WHEN NOT door.in_order THEN 'a newer grant of this name has started'
             WHEN gate.retargeted THEN 'the strategy of the name was changed after this message was sent'
             WHEN gate.outcome IN ('prevented', 'blocked', 'revoked', 'misfired')

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db.models.functions import Now
 
 from aegis_site.celery import app
 from aegis_site.demo.models import Effect
@@ -14,6 +16,7 @@ from aegis_site.embedded import ChildProcess
 from locks import lock_backends
 from scheduler.delivery import task_id_of
 from scheduler.models import Execution, Tick
+from scheduler.publisher import publish
 from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
 from tests.support.celery_ways import LONG, WORKER, bodies, closed, execution_of, inside, let_out, send, states
@@ -150,3 +153,19 @@ def test_a_revoke_reaches_all_copies_and_nothing_after_the_end(celery_processes:
     assert closed(last).outcome == "executed"
     after.refresh_from_db()
     assert (after.outcome, after.reason) == ("executed", "")
+
+
+def test_a_copy_that_comes_after_the_deadline_runs_nothing_and_bars_no_later_one(
+    celery_processes: CeleryProcesses,
+) -> None:
+    """No beat has closed the tick yet. It is woken with a new deadline, under the same id."""
+    celery_processes.worker(*WORKER)
+    tick = send("early", kwargs={"seconds": 0.0}, copies=0)
+    Tick.objects.filter(pk=tick.pk).update(deadline=Now())
+    tick.refresh_from_db()
+    assert publish([tick]).ids == [tick.pk]
+    assert execution_of(tick, ExecutionState.LATE, timeout=20).reason == "the deadline of the tick has passed"
+    Tick.objects.filter(pk=tick.pk).update(deadline=Now() + timedelta(minutes=1))
+    tick.refresh_from_db()
+    assert publish([tick]).ids == [tick.pk]
+    assert closed(tick).outcome == "executed" and states(tick) == ["late", "executed"]

@@ -165,6 +165,17 @@ def test_without_evidence_nobody_waits() -> None:
     lock_backends["database"].release(ghost)
 
 
+def test_a_tick_that_is_refused_after_its_deadline_neither_waits_nor_is_prevented() -> None:
+    """Nobody asked for it in time: the next pass says that it was missed."""
+    schedules = [queueing(lock_name="shared"), make_schedule("skips", lock_name="shared")]
+    ticks = [make_tick(schedule, deadline=database_now()) for schedule in schedules]
+    refused = refused_while_inside(*ticks)
+    assert [outcome.state for outcome in refused] == [ExecutionState.LATE] * 2
+    Ticker().tend()
+    of_both = Tick.objects.filter(pk__in=[tick.pk for tick in ticks])
+    assert set(of_both.values_list("outcome", flat=True)) == {"misfired"}
+
+
 def test_a_run_that_ends_between_the_refusal_and_the_wait_does_not_leave_the_tick_asleep() -> None:
     """The statement of the refusal has read "running"; the end is stored before it commits, and wakes nobody.
 
