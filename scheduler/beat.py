@@ -10,6 +10,7 @@ import logging
 import time
 from typing import Any
 
+from celery.result import denied_join_result
 from django.db import Error as DatabaseError
 from django.db import connection
 from django_celery_beat.schedulers import DatabaseScheduler
@@ -107,7 +108,8 @@ class CatalogScheduler(DatabaseScheduler):
     def _ordinary(self, *args: Any, **kwargs: Any) -> float:
         try:
             if boottime() >= self._ordinary_from and self._hold_lease():
-                return float(super().tick(*args, **kwargs))
+                with denied_join_result():  # a result backend that is down does not hold up the catalog
+                    return float(super().tick(*args, **kwargs))
         except DatabaseError as trouble:
             logger.warning("ordinary rows left out of this pass: %s", type(trouble).__name__)
             connection.close()

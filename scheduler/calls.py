@@ -23,8 +23,6 @@ _KEPT = {
     "parent_id": "parent_id",
     "reply_to": "reply_to",
     "ignore_result": "ignore_result",
-    "time_limit": "time_limit",
-    "soft_time_limit": "soft_time_limit",
 }
 
 
@@ -41,4 +39,6 @@ def task_id_of(manual_key: str | None) -> str | None:
 def options_of(request: Any) -> dict[str, Any]:
     """What is to be repeated of a request: options of ``send_task`` that Celery's JSON carries."""
     found = {option: getattr(request, name, None) for name, option in _KEPT.items()}
+    # Before Celery 5.7 a request knows its limits as this pair only.
+    found["time_limit"], found["soft_time_limit"] = getattr(request, "timelimit", None) or (None, None)
     return {option: value for option, value in found.items() if not (value is None or value is False or value == [])}

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import current_app
 from celery.exceptions import QueueNotFound
+from celery.result import denied_join_result
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
@@ -19,6 +20,10 @@ from scheduler.models import Tick
 from scheduler.models.tick import Delivery
 
 logger = logging.getLogger("aegis.publisher")
+
+# Of a task's declaration. Celery takes them over where it sends a task by name, but before version 5.7 it does not.
+OWN = ("queue", "exchange", "routing_key", "priority", "serializer", "compression", "delivery_mode", "time_limit",
+       "soft_time_limit", "ignore_result")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,18 @@ def publish(ticks: Sequence[Tick]) -> Published:
     The broker's first failure ends the publishing of this pass: a broker that is down must not hold up the storing
     of ticks. A tick that cannot be made into a message (a queue that the project does not define) holds up no
     other. What was not sent stays open and any beat tries again when its ``dispatch_at`` has passed.
+
+    The result backend is not asked for anything. Celery subscribes to the result of what it sends, and where that
+    backend is down it would hold up the pass for twenty seconds a message; a beat waits for no result.
     """
     sent: list[int] = []
     if not ticks:
         return Published(sent)
     try:
-        with current_app.producer_pool.acquire(block=True, timeout=conf("PUBLISH_TIMEOUT")) as producer:
+        with (
+            denied_join_result(),
+            current_app.producer_pool.acquire(block=True, timeout=conf("PUBLISH_TIMEOUT")) as producer,
+        ):
             for tick in ticks:
                 if _sends(tick, producer):
                     sent.append(tick.id)  # noqa: PERF401 - those before a failure count
@@ -83,19 +94,25 @@ def _send(tick: Tick, producer: Any) -> None:
         # A call keeps the id under which somebody waits for its result.
         task_id=calls.task_id_of(tick.manual_key) or task_id_of(tick.id, tick.attempt),
         headers={HEADER: stamp(tick)},
-        # None, also where the task has one: a worker takes the id of a message that has expired for revoked, for three
-        # hours, and would refuse the tick's next message. What comes after the deadline is refused by its start.
+        # None, also where the task has one: for three hours a worker takes the id of a message that has expired for
+        # revoked, and would refuse the tick's next message. What comes after the deadline is refused by its start.
         expires=None,
         retries=tick.retries,
         producer=producer,
         retry=False,
-        **_route(tick),
-        **tick.call_options,
+        **{**_own(tick.task), **_route(tick), **tick.call_options},
     )
 
 
+def _own(task: str) -> dict[str, Any]:
+    """The options that the task's declaration names, or Celery's settings for it."""
+    declared = current_app.tasks.get(task)
+    values = {option: getattr(declared, option, None) for option in OWN}
+    return {option: value for option, value in values.items() if value is not None}
+
+
 def _route(tick: Tick) -> dict[str, Any]:
-    """Where the message goes.
+    """Where the message goes, if the tick says so, and how urgent it is; else the task's own options say it.
 
     Broadcast needs the queue as an object *and* its exchange declared: a name that this process has not set up is
     taken for an ordinary queue, and an exchange that it has not declared for a direct one; either way nobody reads
@@ -106,9 +123,9 @@ def _route(tick: Tick) -> dict[str, Any]:
         route["priority"] = tick.priority
     if tick.delivery == Delivery.EVERY_WORKER:
         queue = broadcast_queue()
-        route |= {"queue": queue, "declare": [queue.exchange]}
+        route |= {"queue": queue, "declare": [queue.exchange], "exchange": None, "routing_key": None}
     elif tick.queue:
-        route["queue"] = tick.queue
+        route |= {"queue": tick.queue, "exchange": None, "routing_key": None}
     return route
 
 

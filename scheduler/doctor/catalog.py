@@ -105,9 +105,9 @@ def _ttl_of(alias: str) -> float:
 
 
 def queue_of(task: str) -> str:
-    """The queue that Celery's routes name for a task."""
-    route = current_app.amqp.router.route({}, task)
-    queue = route.get("queue")
+    """The queue that a task's declaration names, else the one of Celery's routes."""
+    own = getattr(current_app.tasks.get(task), "queue", None)
+    queue = own or current_app.amqp.router.route({}, task).get("queue")
     return str(getattr(queue, "name", queue) or current_app.conf.task_default_queue)
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
 from django.db import OperationalError, connection
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from aegis_site.celery import app
 from aegis_site.demo.models import Effect
 from aegis_site.embedded import Services
 from locks.connection import close_all
@@ -29,6 +34,14 @@ def count(state: ExecutionState) -> int:
     return Execution.objects.filter(state=state).count()
 
 
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens on, and that nobody else is given meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 def test_redis_away_blocks_visibly_and_heals_without_a_restart(
     celery_processes: CeleryProcesses, services: Services
 ) -> None:
@@ -48,6 +61,26 @@ def test_redis_away_blocks_visibly_and_heals_without_a_restart(
     assert worker.running and beat.running
     held_back = Tick.objects.filter(executions__state=ExecutionState.BLOCKED, outcome="executed")
     wait_until(held_back.exists, timeout=40, message="a tick that was blocked ran after all")
+
+
+def test_a_result_backend_that_is_away_does_not_hold_up_beats(celery_processes: CeleryProcesses) -> None:
+    """Neither the catalog nor a team's ordinary rows: a beat waits for no result."""
+    every = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.SECONDS)
+    PeriodicTask.objects.create(name="theirs", task="celery.accumulate", interval=every, queue="theirs")
+    make_schedule("digest", every_seconds=1, task=DIGEST)
+    celery_processes.worker()
+    with closed_port() as port:
+        beat = celery_processes.beat(
+            "--", f"result_backend=redis://127.0.0.1:{port}/0", "task_ignore_result=(json)false"
+        )
+        wait_until(lambda: count(ExecutionState.EXECUTED) >= 3, timeout=40, message="ticks ran")
+
+        def sent() -> bool:
+            with app.connection_for_write() as broker:
+                return int(broker.default_channel.client.llen("theirs")) >= 3
+
+        wait_until(sent, timeout=40, message="ordinary rows were sent")
+    assert beat.running
 
 
 def test_a_quorum_without_its_majority_blocks_and_heals(

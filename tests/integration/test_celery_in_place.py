@@ -275,3 +275,23 @@ def test_the_next_attempt_of_a_call_repeats_its_message() -> None:
     )  # fmt: skip
     assert headers["retries"] == 1 and headers[HEADER]["attempt"] == 2 and headers["timelimit"] == [60, 30]
     assert embed["chain"][0]["task"] == "next" and embed["callbacks"][0]["task"] == "linked"
+
+
+@pytest.mark.parametrize(
+    ("fields", "queue", "priority"), [({}, "emails", 3), ({"queue": "theirs", "priority": 5}, "theirs", 5)]
+)
+def test_a_tick_is_sent_with_the_options_of_its_task_where_its_schedule_names_no_other(
+    fields: dict[str, Any], queue: str, priority: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = {"queue": "emails", "priority": 3, "ignore_result": False, "expires": 1}
+    for option, value in declared.items():  # set here, because Celery warns of them in a declaration
+        monkeypatch.setattr(app.tasks[part.name], option, value, raising=False)
+    tick = make_tick(make_schedule(task=part.name), **fields)
+    with app.connection_for_write() as connection:
+        connection.default_channel.client.flushdb()
+        assert publish([tick]).ids == [tick.id]
+        message = connection.SimpleQueue(queue).get(timeout=5)
+        message.ack()
+    assert message.headers["ignore_result"] is False  # the project's setting ignores results
+    assert message.headers["expires"] is None
+    assert message.properties["priority"] == priority

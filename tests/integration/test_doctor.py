@@ -17,9 +17,11 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import override_settings
 
+from aegis_site.celery import app
 from aegis_site.embedded import Services
 from locks import lock_backends
 from scheduler import retargeting
+from scheduler.advice import advice
 from scheduler.minting import mint
 from scheduler.models import Execution, Instance, LockName, Schedule, Tick
 from scheduler.presence import Presence, Worker
@@ -306,6 +308,16 @@ def test_a_beat_that_fell_silent_and_one_that_said_good_bye(fleet: Presence) -> 
     assert "fell silent without saying good-bye" in only("life", "warn")
     fleet.leave()
     assert "no worker is alive" in " ".join(lines("life", "fail"))
+
+
+def test_the_queue_of_a_task_is_the_one_that_its_declaration_names(
+    fleet: Presence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.tasks[limited.name], "queue", "emails", raising=False)
+    schedule = make_schedule("letters", every_seconds=3600, task=limited.name)
+    assert "no live worker reads emails, to which letters" in only("life", "fail")
+    (told,) = advice(schedule, "database", None)
+    assert told.field == "queue" and "'emails'" in told.message
 
 
 def test_a_queue_that_nobody_reads(fleet: Presence) -> None:
