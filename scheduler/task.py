@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from celery import Task, shared_task
+from celery import shared_task
 from celery.app.task import Context
+from celery.contrib.django.task import DjangoTask
 from celery.exceptions import Ignore, MaxRetriesExceededError
 
 from locks import LeaseLost, LockError, LockNotAcquired
@@ -30,8 +31,8 @@ from scheduler.states import REFUSED, ExecutionState
 logger = logging.getLogger("aegis.task")
 
 
-class ExclusiveTask(Task):
-    """A Celery task whose body is entered only through the runner.
+class ExclusiveTask(DjangoTask):
+    """A Celery task, with ``delay_on_commit``, whose body is entered only through the runner.
 
     ``run(context, *args, **kwargs)`` is the body; ``context`` is a ``RunContext``. A delivery without a stamp
     (``delay()``, a chain, a direct call) gets a manual tick whose key is the message's task id, so that a

@@ -5,8 +5,9 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 from celery.exceptions import Ignore, MaxRetriesExceededError
+from django.db import transaction
 
 from locks import LockNotAcquired, lock_backends
 from scheduler import ExclusiveTask, RunContext, exclusive_task, manual
@@ -45,6 +46,41 @@ def test_a_direct_call_is_exclusive_and_leaves_its_audit() -> None:
     assert execution.state == ExecutionState.EXECUTED
     assert execution.tick.manual_key is not None and execution.tick.manual_key.startswith("call:")
     assert (execution.lock_name, execution.lock_alias) == ("tests.greet", "database")
+
+
+def test_a_call_on_commit_is_sent_when_the_transaction_has_ended(clean_app: Celery) -> None:
+    with clean_app.connection_for_write() as broker:
+        client = broker.default_channel.client
+        client.flushdb()
+        with transaction.atomic():
+            greet.delay_on_commit("Ana")
+            greet.apply_async_on_commit(("Eva",))
+            assert client.llen("celery") == 0
+        assert client.llen("celery") == 2
+
+
+class ProjectTask(Task):
+    """As a project's ``task_cls``."""
+
+    abstract = True
+
+    def audited(self) -> str:
+        return f"{self.name} is audited"
+
+
+class ExclusiveProjectTask(ExclusiveTask, ProjectTask):
+    abstract = True
+
+
+@exclusive_task(base=ExclusiveProjectTask, lock="database", lock_name="tests.combined")
+def combined(context: RunContext) -> int:
+    return context.attempt
+
+
+def test_a_projects_own_task_class_is_combined() -> None:
+    assert combined() == 1 and combined.audited().endswith("is audited")
+    assert Execution.objects.get().state == ExecutionState.EXECUTED
+    assert combined.name in exclusive_tasks()
 
 
 def test_a_direct_call_under_a_held_name_says_so() -> None:
