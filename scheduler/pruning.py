@@ -56,6 +56,6 @@ def _old_ticks(older_than: timedelta) -> QuerySet[Tick]:
     return (
         Tick.objects.filter(fire_time__lt=Now() - older_than, closed_at__lt=Now() - older_than)
         .exclude(state__in=OPEN_TICKS)
-        .filter(Q(schedule=None) | ~Q(pk=Subquery(newest)), ~Exists(inside))
+        .filter(Q(schedule=None) | Q(manual_key__isnull=False) | ~Q(pk=Subquery(newest)), ~Exists(inside))
         .order_by("fire_time")
     )

@@ -63,6 +63,12 @@ def test_the_newest_tick_of_each_schedule_stays() -> None:
     assert Tick.objects.get(schedule=yearly).pk == last.pk
 
 
+def test_runs_by_hand_go_although_the_recurrence_has_named_no_tick() -> None:
+    schedule = make_schedule("by-hand")
+    ran(schedule, 60, manual_key="run:1")
+    assert prune(MONTH).ticks == 1
+
+
 def test_a_running_execution_stays_although_its_tick_is_closed() -> None:
     """Without the tick guard the first of several bodies closes the tick."""
     schedule = make_schedule("baseline", alias="none", once_per_tick=False)
