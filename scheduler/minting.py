@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db import DEFAULT_DB_ALIAS, connection, transaction
+from django.db import connection, transaction
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler.conf import conf
@@ -61,8 +61,7 @@ def _due() -> tuple[list[Schedule], datetime]:
     with connection.cursor() as cursor:
         cursor.execute(dispatch.DUE, {"batch": conf("BATCH")})
         rows = cursor.fetchall()
-    # Named, here and below: a router would send a read to a replica, which may not have this transaction's locks.
-    read = Schedule.objects.using(DEFAULT_DB_ALIAS).select_related("lock")
+    read = Schedule.objects.select_related("lock")
     found = read.in_bulk([row[0] for row in rows])
     return [found[row[0]] for row in rows], rows[0][1] if rows else datetime.max.replace(tzinfo=UTC)
 
@@ -76,8 +75,7 @@ def aliases_in_force(names: Iterable[str]) -> dict[str, str]:
     one forgotten transaction stop every schedule.
     """
     rows = (
-        LockName.objects.using(DEFAULT_DB_ALIAS)
-        .filter(name__in=list(names))
+        LockName.objects.filter(name__in=list(names))
         .select_for_update(no_key=True, skip_locked=True)
         .order_by("name")
     )
@@ -216,16 +214,14 @@ def _store(planned: list[NewTick], now: datetime) -> tuple[Tick, ...]:
     database's clock was set back. The unique constraint stands behind this.
     """
     named = set(
-        Tick.objects.using(DEFAULT_DB_ALIAS)
-        .filter(
+        Tick.objects.filter(
             schedule_id__in={p.tick.schedule_id for p in planned},
             fire_time__in={p.tick.fire_time for p in planned},
             manual_key=None,
-        )
-        .values_list("schedule_id", "fire_time")
+        ).values_list("schedule_id", "fire_time")
     )
     fresh = [p for p in planned if (p.tick.schedule_id, p.tick.fire_time) not in named]
-    Tick.objects.using(DEFAULT_DB_ALIAS).bulk_create(p.tick for p in fresh)
+    Tick.objects.bulk_create(p.tick for p in fresh)
     return tuple(p.tick for p in fresh if p.tick.state == TickState.PLANNED and p.publish_from <= now)
 
 

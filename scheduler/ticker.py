@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, connection
 from django.db import Error as DatabaseError
+from django.db import connection
 
 from locks.clock import boottime
 from scheduler.conf import conf
@@ -105,7 +105,7 @@ class Ticker:
 
     def _publish_again(self, attempts: dict[int, int]) -> None:
         """Publish ticks by their ids, each if it is still at the attempt that was due."""
-        found = Tick.objects.using(DEFAULT_DB_ALIAS).filter(pk__in=attempts)  # a router would ask a replica
+        found = Tick.objects.filter(pk__in=attempts)
         published = self._publish([one for one in found.order_by("fire_time") if one.attempt == attempts[one.id]])
         if published.broker_failed:
             unsent = sorted(attempts.keys() - set(published.ids))

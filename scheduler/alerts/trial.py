@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -39,5 +39,5 @@ def _record(who: Any) -> None:
     """Before anybody is told: a test that fails counts as well."""
     row = {"content_type": ContentType.objects.get_for_model(Alert), "object_id": None, "change_message": _SAID}
     with transaction.atomic():
-        admit(who, "send_test", LogEntry.objects.filter(user_id=who.pk, **row), "action_time")
+        admit(who, "send_test", LogEntry.objects.using(DEFAULT_DB_ALIAS).filter(user_id=who.pk, **row), "action_time")
         LogEntry.objects.create(user_id=who.pk, object_repr="test", action_flag=CHANGE, action_time=Now(), **row)

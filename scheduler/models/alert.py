@@ -6,8 +6,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 
-class AlertRule(models.Model):
+
+class AlertRule(Stored):
     """One rule as somebody set it. A rule without a row holds with its default (``scheduler.alerts.rules``)."""
 
     key = models.CharField(max_length=30, primary_key=True)
@@ -25,7 +27,7 @@ class AlertRule(models.Model):
         return self.key
 
 
-class AlertLook(models.Model):
+class AlertLook(Stored):
     """The one row that says when the rules were looked at: whoever moves it forward looks, and nobody else then."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
@@ -42,7 +44,7 @@ class AlertLook(models.Model):
         return f"looked at {self.looked_at:%Y-%m-%d %H:%M:%S}"
 
 
-class Alert(models.Model):
+class Alert(Stored):
     """One condition, from when it was first seen until it is gone. At most one of a (rule, subject) is not closed.
 
     ``count`` is how many events it stands for; of a condition without events, at how many looks it held. Each change
@@ -99,7 +101,7 @@ class Alert(models.Model):
         return f"{self.rule}: {self.subject}"
 
 
-class AlertDelivery(models.Model):
+class AlertDelivery(Stored):
     """One attempt to tell one channel, with what came of it. Never an address or a secret."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, null=True, related_name="deliveries")

@@ -6,12 +6,13 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 from scheduler.states import ENDED, REFUSED, ExecutionState
 
 _STARTED = (ExecutionState.RUNNING, *ENDED)
 
 
-class Execution(models.Model):
+class Execution(Stored):
     """One try. Its stamps are the database's; ``ran`` is the body's own duration on the worker's clock.
 
     A terminal state never changes: every UPDATE that ends a row asks for ``state = 'running'`` and checks the

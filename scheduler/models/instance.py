@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.db import models
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 
-class Instance(models.Model):
+
+class Instance(Stored):
     """A living part of the fleet. Shown to people; no decision about a lease is ever made from it."""
 
     class Kind(models.TextChoices):

@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from locks import lock_backends
 from locks.base import validate_name
+from scheduler.models.stored import Stored
 
 
 def check_name(value: str) -> None:
@@ -27,7 +28,7 @@ def check_alias(value: str) -> None:
         )
 
 
-class LockName(models.Model):
+class LockName(Stored):
     """A lock name as a row, so that every schedule that shares it shares its strategy.
 
     Two strategies cannot see each other's leases. Told as a timeline: tick 1 runs for a minute under ``redis``;

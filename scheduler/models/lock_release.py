@@ -7,8 +7,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 
-class LockRelease(models.Model):
+
+class LockRelease(Stored):
     """One attempt at a release by force; who, when, why, what, and what came of it.
 
     Stored before the store is asked, as ``unknown``, and settled by one guarded UPDATE afterwards: whatever dies in

@@ -6,8 +6,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 
-class MeasuredRun(models.Model):
+
+class MeasuredRun(Stored):
     """One run and its conditions. The same run is stored once: ``digest`` is of its file."""
 
     digest = models.CharField(max_length=64, unique=True)
@@ -33,7 +35,7 @@ class MeasuredRun(models.Model):
         return f"soak of {self.measured_at:%Y-%m-%d %H:%M} UTC, {self.ticks:,} ticks, seed {self.seed}"
 
 
-class MeasuredCell(models.Model):
+class MeasuredCell(Stored):
     """One kind of fault under one strategy: how often it was made, whom it hit, and what came of it."""
 
     run = models.ForeignKey(MeasuredRun, on_delete=models.CASCADE, related_name="cells")

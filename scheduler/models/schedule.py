@@ -13,6 +13,7 @@ from django.db.models import F, Q
 
 from locks.base import MAX_TTL
 from scheduler import recurrence as recurrences
+from scheduler.models.stored import Stored
 from scheduler.models.tick import Delivery, Overlap
 from scheduler.recurrence_rules import LONGEST_EVERY
 
@@ -60,7 +61,7 @@ def _exactly_one_recurrence() -> Q:
     )
 
 
-class Schedule(models.Model):
+class Schedule(Stored):
     """One row of the catalog.
 
     A BEFORE trigger follows every edit, however it was made (form, ORM, ``update()``, SQL): where recurrence,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from scheduler.models.stored import Stored
 
-class ScheduleChange(models.Model):
+
+class ScheduleChange(Stored):
     """One edit of one schedule. Kept when the schedule or the user is deleted."""
 
     schedule = models.ForeignKey(

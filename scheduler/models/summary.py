@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.db import models
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 
-class SummedSlice(models.Model):
+
+class SummedSlice(Stored):
     """Five minutes of fire times whose every tick is over and whose every body has ended.
 
     Whatever is heard of them later deletes the row, and they are summed again (``scheduler.summing``). No row: the
@@ -28,7 +30,7 @@ def _number() -> models.PositiveIntegerField:
     return models.PositiveIntegerField(default=0)
 
 
-class SliceTally(models.Model):
+class SliceTally(Stored):
     """The figures of one schedule under one strategy in one slice, as ``scheduler.dashboard.figures`` counts them.
 
     The first eleven count ticks, each once, by the worst that happened to it.

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Now
 
+from scheduler.models.stored import Stored
 from scheduler.states import OPEN_TICKS, TickOutcome, TickState
 
 _REFUSED = (TickOutcome.PREVENTED, TickOutcome.BLOCKED, TickOutcome.REVOKED)
@@ -25,7 +26,7 @@ class Overlap(models.TextChoices):
     QUEUE_ONE = "queue_one", "Queue one: let it wait for the end of that run"
 
 
-class Tick(models.Model):
+class Tick(Stored):
     """The dispatch record (G1) and the memory of a fire time (G2).
 
     It carries all that a message needs, stamped when it was made: a later edit or deletion of the schedule
