@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -22,7 +23,7 @@ from scheduler.states import ExecutionState, TickState
 from scheduler.ticker import Ticker
 from tests.integration.test_runner import in_a_thread
 from tests.support import wait_until
-from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
+from tests.support.engine import database_now, delivery_of, make_schedule, make_tick, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -190,6 +191,63 @@ def test_a_fire_time_that_an_edit_overtakes_is_said_to_be_missed() -> None:
     tick = Tick.objects.get(state=TickState.MISFIRED)
     assert tick.fire_time == past
     assert tick.reason == "the schedule was edited before a beat stored it"
+
+
+NIGHTLY = {"cron_expression": "0 2 * * *"}
+HOURLY = {"every_seconds": 3600}
+
+
+def edited(*, hours_ago: float, fields: dict[str, Any], **stored: Any) -> list[Tick]:
+    """What an edit says of a schedule that was edited before, while no beat passed."""
+    schedule = make_schedule(**fields)
+    activated = database_now() - timedelta(hours=hours_ago)
+    store(schedule, **{"activated_at": activated, "next_fire_at": None, **stored})
+    Schedule.objects.filter(pk=schedule.pk).update(start_at=activated - timedelta(days=1))
+    Schedule.objects.filter(pk=schedule.pk).update(time_zone="Europe/Berlin")  # at once: says nothing
+    return list(Tick.objects.all())
+
+
+@pytest.mark.parametrize("fields", [NIGHTLY, HOURLY, {"once_at": datetime(2026, 1, 1, tzinfo=UTC)}])
+@pytest.mark.parametrize("broken", ["", "ValueError: no such strategy"])
+def test_fire_times_between_two_edits_without_a_beat_are_not_silent(fields: dict[str, Any], broken: str) -> None:
+    (tick,) = edited(hours_ago=20_000, fields=fields, broken_reason=broken)
+    assert (tick.outcome, tick.missed_count) == ("misfired", 0)
+    assert tick.reason.endswith("how many passed is not known")
+    assert tick.fire_time < database_now() - timedelta(hours=19_999)
+    assert tick.through is not None and tick.through > database_now() - timedelta(minutes=5)
+
+
+def test_a_broken_row_that_is_mended_by_an_edit_says_what_passed_since_its_next_fire_time() -> None:
+    (tick,) = edited(
+        hours_ago=9, fields=NIGHTLY, broken_reason="ValueError: x", next_fire_at=database_now() - timedelta(hours=3)
+    )
+    assert tick.reason.endswith("how many passed is not known")
+    assert timedelta(hours=2) < database_now() - tick.fire_time < timedelta(hours=4)
+
+
+@pytest.mark.parametrize(
+    ("hours_ago", "fields", "stored"),
+    [
+        (0.001, NIGHTLY, {}),
+        (0.1, {"once_at": datetime(2100, 1, 1, tzinfo=UTC)}, {}),
+        (0.1, {"every_seconds": 86_400, "anchor": datetime.now(UTC) + timedelta(hours=1)}, {}),
+        (9, {**NIGHTLY, "start_at": datetime(2100, 1, 1, tzinfo=UTC)}, {}),
+        (9, NIGHTLY, {"enabled": False}),
+        (9, NIGHTLY, {"paused_at": datetime(2026, 1, 1, tzinfo=UTC)}),
+        (9, NIGHTLY, {"next_fire_at": datetime(2100, 1, 1, tzinfo=UTC)}),
+        (9, NIGHTLY, {"next_fire_at": datetime(2100, 1, 1, tzinfo=UTC), "broken_reason": "x"}),
+    ],
+)
+def test_an_edit_says_nothing_where_no_fire_time_can_have_passed(
+    hours_ago: float, fields: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    assert edited(hours_ago=hours_ago, fields=fields, **stored) == []
+
+
+def test_the_stretch_begins_where_a_pause_has_ended_by_itself() -> None:
+    began, ended = (database_now() - timedelta(hours=hours) for hours in (9, 1))
+    (tick,) = edited(hours_ago=9, fields=NIGHTLY, paused_at=began, paused_until=ended)
+    assert tick.fire_time == ended
 
 
 def test_a_due_schedule_is_taken_although_somebody_refers_to_it_in_an_open_transaction() -> None:
