@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from django.db import connection, transaction
 
@@ -59,7 +60,7 @@ def mint(now: datetime | None = None) -> Minted:
 def _due() -> tuple[list[Schedule], datetime]:
     """The schedules that are due, locked, and the database's clock when they were read."""
     with connection.cursor() as cursor:
-        cursor.execute(dispatch.DUE, {"batch": conf("BATCH")})
+        cursor.execute(dispatch.DUE, {"batch": conf("BATCH"), "on_time": conf("ON_TIME")})
         rows = cursor.fetchall()
     read = Schedule.objects.select_related("lock")
     found = read.in_bulk([row[0] for row in rows])
@@ -119,21 +120,24 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
 
     "Skip" still starts the latest fire time that is within its grace: a start may be late by that much. Without
     the bound on what is on time, a restart of the only beat would let a whole grace full of ticks loose at once.
+    Where all are to fire, the oldest one is the only one of this pass: the next one waits for its end (``DUE``).
     """
     lock_backends[schedule.lock.alias_wanted]  # raises where LOCKS does not define it
     schedule.check_jitter()
     grace = schedule.misfire_grace
     window = grace if schedule.misfire == Misfire.SKIP else max(grace, schedule.catch_up_window)
-    return decide(
+    ask = partial(
+        decide,
         schedule.recurrence(),
         after=_boundary(schedule),
         now=now,
         policy=Misfire.FIRE_ALL if schedule.misfire == Misfire.FIRE_ALL else Misfire.FIRE_ONCE,
         grace=min(grace, conf("ON_TIME")),
         catch_up_window=window,
-        limit=MAX_TICKS,
         named=schedule.next_fire_at,
     )
+    decision = ask(limit=MAX_TICKS)
+    return ask(limit=1) if any(fires.late for fires in decision.ticks) else decision
 
 
 def _boundary(schedule: Schedule) -> datetime:

@@ -129,7 +129,7 @@ class Ticker:
             heal()
 
     def _until_next(self) -> float:
-        left, waiting = _run(dispatch.NEXT_DUE, {})[0]
+        left, waiting = _run(dispatch.NEXT_DUE, {"on_time": conf("ON_TIME")})[0]
         longest = min(float(conf("PASS_INTERVAL")), WAKE_INTERVAL if waiting else math.inf)
         if left is None:
             return longest

@@ -7,25 +7,35 @@ from __future__ import annotations
 
 from scheduler.statements.finish import WOKEN
 
+# in: on_time (seconds). A schedule that catches all up has one tick open at a time until it has caught up: let loose
+# at once, all but the first would be refused because that one runs, and be over.
+_IN_TURN = """NOT (s.misfire = 'fire_all' AND s.next_fire_at IS NOT NULL
+    AND s.next_fire_at < statement_timestamp() - make_interval(secs => least(s.misfire_grace, %(on_time)s::float8))
+    AND EXISTS (SELECT FROM aegis_scheduler_tick t WHERE t.lock_name = s.lock_id AND t.schedule_id = s.id
+                AND t.state IN ('planned', 'dispatched', 'waiting', 'started')))"""
+
+# in: batch, on_time.
 # Deliberately statement_timestamp(): clock_timestamp() is volatile and would read every schedule at each pass.
 # The sort column is the index expression of the due index.
-DUE = """
-SELECT id, statement_timestamp() FROM aegis_scheduler_schedule
+DUE = f"""
+SELECT id, statement_timestamp() FROM aegis_scheduler_schedule s
 WHERE enabled AND NOT exhausted AND broken_reason = ''
   AND (paused_at IS NULL OR paused_until <= statement_timestamp())
   AND coalesce(next_fire_at, 'epoch'::timestamptz) <= statement_timestamp()
+  AND {_IN_TURN}
 ORDER BY coalesce(next_fire_at, 'epoch'::timestamptz)
 LIMIT %(batch)s::int
 FOR NO KEY UPDATE SKIP LOCKED
 """
 
-# out: seconds until the next schedule is due, or NULL; whether any tick waits for the end of a run.
-NEXT_DUE = """
+# in: on_time. out: seconds until the next schedule is due, or NULL; whether any tick waits for the end of a run.
+NEXT_DUE = f"""
 SELECT extract(epoch FROM min(coalesce(next_fire_at, 'epoch'::timestamptz)) - clock_timestamp())::float8,
        EXISTS (SELECT FROM aegis_scheduler_tick WHERE state = 'waiting')
-FROM aegis_scheduler_schedule
+FROM aegis_scheduler_schedule s
 WHERE enabled AND NOT exhausted AND broken_reason = ''
   AND (paused_at IS NULL OR paused_until <= statement_timestamp())
+  AND {_IN_TURN}
 """
 
 # in: ids. The guard keeps a fast worker's ``started`` from being overwritten by a slow ticker.

@@ -19,7 +19,7 @@ from scheduler.models import Execution, Instance, Schedule, Tick
 from scheduler.states import ExecutionState
 from scheduler.ticker import Ticker
 from tests.support import CeleryProcesses, wait_until
-from tests.support.engine import database_now, make_schedule
+from tests.support.engine import database_now, make_schedule, mint_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -194,7 +194,7 @@ def test_thirty_seconds_without_a_beat_are_no_flood_unless_all_was_asked_for(
             )
     with connection.cursor() as cursor:
         cursor.execute("UPDATE aegis_scheduler_schedule SET activated_at = clock_timestamp() - interval '30 s'")
-    Ticker().tick()
+    mint_all()
 
     def outcome(name: str) -> tuple[int, int]:
         made = Tick.objects.filter(schedule_name=name)
