@@ -37,7 +37,7 @@ WITH gate AS (
         reason = CASE WHEN t.state = 'waiting' THEN '' ELSE t.reason END,
         dispatched_at = coalesce(t.dispatched_at, clock_timestamp())
     FROM gate, door
-    WHERE t.id = gate.id AND gate.open AND NOT gate.overdue AND door.in_order
+    WHERE t.id = gate.id AND gate.open AND door.in_order AND NOT gate.overdue
       AND CASE WHEN %(guarded)s::bool
                THEN t.attempt = %(attempt)s::int AND t.state IN ('planned', 'dispatched', 'waiting')
                     AND t.lock_alias = %(alias)s::text

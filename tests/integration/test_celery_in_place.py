@@ -280,7 +280,7 @@ def test_the_next_attempt_of_a_call_repeats_its_message() -> None:
 @pytest.mark.parametrize(
     ("fields", "queue", "priority"), [({}, "emails", 3), ({"queue": "theirs", "priority": 5}, "theirs", 5)]
 )
-def test_a_tick_is_sent_with_the_options_of_its_task_where_its_schedule_names_no_other(
+def test_a_tick_is_sent_with_the_options_of_its_task(
     fields: dict[str, Any], queue: str, priority: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = {"queue": "emails", "priority": 3, "ignore_result": False, "expires": 1}

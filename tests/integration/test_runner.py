@@ -21,7 +21,7 @@ from scheduler.models import Execution, LockName, Tick
 from scheduler.runner import Outcome, run
 from scheduler.states import ExecutionState, TickState
 from tests.support import wait_until
-from tests.support.engine import delivery_of, make_schedule, make_tick
+from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -250,6 +250,19 @@ def test_a_retry_survives_the_way_from_a_child_to_its_worker() -> None:
 
 def test_start_before_the_ticker_has_marked_the_tick_dispatched() -> None:
     tick = make_tick(make_schedule(), state=TickState.PLANNED)
+    assert run(delivery_of(tick), nothing).state is ExecutionState.EXECUTED
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_message_that_comes_after_the_deadline_starts_nothing(guarded: bool) -> None:
+    """No beat has closed the tick; without the guard it may also have run elsewhere in time."""
+    tick = make_tick(make_schedule(once_per_tick=guarded))
+    if not guarded:
+        assert run(delivery_of(tick), nothing).state is ExecutionState.EXECUTED
+    Tick.objects.update(deadline=database_now())
+    late = run(delivery_of(tick), nothing)
+    assert late.state is ExecutionState.LATE and late.execution.reason == "the deadline of the tick has passed"
+    Tick.objects.update(state=TickState.WAITING, outcome="", closed_at=None)  # which has no deadline
     assert run(delivery_of(tick), nothing).state is ExecutionState.EXECUTED
 
 

@@ -114,9 +114,16 @@ OF_CELERY = [
     Mutation(
         "the next attempt of a call forgets its chain",
         PUBLISHER,
-        r"        \*\*tick\.call_options,\n",
-        "",
+        r", \*\*tick\.call_options\}",
+        "}",
         (IN_PLACE + "test_the_next_attempt_of_a_call_repeats_its_message",),
+    ),
+    Mutation(
+        "a message expires in Celery",
+        PUBLISHER,
+        "expires=None",
+        "expires=tick.deadline",
+        (IN_PLACE + "test_a_tick_is_sent_with_the_options_of_its_task[fields0-emails-3]",),
     ),
     Mutation(
         "the next attempt of a call has an id of its own",

@@ -29,6 +29,13 @@ OF_THE_ENGINE = [
         (RUNNER + "test_start_before_the_ticker_has_marked_the_tick_dispatched",),
     ),
     Mutation(
+        "start does not ask for the deadline",
+        START,
+        r" AND NOT gate\.overdue",
+        "",
+        (RUNNER + "test_a_message_that_comes_after_the_deadline_starts_nothing[True]",),
+    ),
+    Mutation(
         "start does not ask for the order of grants",
         START,
         r"gate\.open AND door\.in_order",
@@ -130,6 +137,13 @@ OF_THE_ENGINE = [
         r"\(held is None and waits\)",
         "held is None",
         (REPLACED + "test_a_dead_run_is_abandoned_after_its_ttl_and_the_grace[leave_locks]",),
+    ),
+    Mutation(
+        "what is caught up is let loose at once",
+        DISPATCH,
+        r"NOT \(s\.misfire = 'fire_all'",
+        "NOT (false",
+        (TICKER + "test_what_is_caught_up_has_one_tick_open_at_a_time_and_polls_nobody_meanwhile",),
     ),
     Mutation(
         "marking takes back a start",

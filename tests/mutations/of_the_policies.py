@@ -117,7 +117,7 @@ OF_THE_POLICIES = [
     Mutation(
         "pruning takes the newest tick of a schedule",
         "scheduler/pruning.py",
-        r"Q\(schedule=None\) \| ~Q\(pk=Subquery\(newest\)\), ",
+        r"Q\(schedule=None\) \| Q\(manual_key__isnull=False\) \| ~Q\(pk=Subquery\(newest\)\), ",
         "",
         (PRUNE + "test_the_newest_tick_of_each_schedule_stays",),
     ),
