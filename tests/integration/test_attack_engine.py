@@ -24,6 +24,7 @@ from scheduler.states import ExecutionState, TickState
 from scheduler.ticker import Ticker
 from tests.integration.test_runner import in_a_thread
 from tests.integration.test_ticker import due_schedule, empty_queue, queued  # noqa: F401
+from tests.support import wait_until
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -250,13 +251,16 @@ def test_names_with_quotes_percent_signs_and_other_alphabets() -> None:
 def test_settling_and_starting_at_once_never_both_win() -> None:
     schedule = make_schedule(alias="none")
     for round_ in range(30):
-        tick = make_tick(schedule, seconds_ago=1000 + round_, deadline=database_now())
+        deadline = database_now() + timedelta(milliseconds=round_)
+        tick = make_tick(schedule, seconds_ago=1000 + round_, deadline=deadline)
         gate = threading.Barrier(2)
         settle = threading.Thread(target=lambda g=gate: (g.wait(10), Ticker()._settle(), connection.close()))
         settle.start()
         gate.wait(10)
         outcome = run(delivery_of(tick), lambda context: None)
         settle.join(30)
+        wait_until(lambda at=deadline: database_now() > at, message="the deadline has passed")
+        Ticker()._settle()  # the other one leaves a tick that a start has locked to the next pass
         tick.refresh_from_db()
         if outcome.state is ExecutionState.EXECUTED:
             assert tick.outcome == "executed"

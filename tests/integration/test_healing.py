@@ -147,7 +147,7 @@ def test_a_clock_set_forward_is_an_outage_to_the_policy_once(misfire: str, fires
     assert 179 <= fired + missed <= 181
     stored = Tick.objects.count()
     mint()
-    assert Tick.objects.count() == stored
+    assert Tick.objects.count() <= stored + 1  # a minute may have begun meanwhile
     schedule.refresh_from_db()
     assert schedule.next_fire_at is not None and schedule.next_fire_at > database_now()
 
