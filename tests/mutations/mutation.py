@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Mutation:
     """Replace ``old`` (a regular expression) by ``new`` in ``file``; then each of ``caught_by`` must fail.
 
-    ``never_left_out``: tried also where only a sample is.
+    ``never_left_out``: tried each time.
     """
 
     mistake: str
