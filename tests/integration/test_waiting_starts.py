@@ -145,3 +145,18 @@ def test_a_start_that_may_have_happened_is_never_said_to_be_blocked(monkeypatch:
         finally:
             locked[0].__exit__(None, None, None)
     assert Execution.objects.get().state == "running"  # for the reaper
+
+
+def test_a_start_that_comes_in_late_renews_its_lease_before_it_ends() -> None:
+    schedule = make_schedule(ttl=9.0)
+    tick = make_tick(schedule)
+
+    def body(context: RunContext) -> None:
+        wait_until(lambda: context.kept.renewals or context.lost, timeout=30, message="the lease is renewed or over")
+        context.check()
+
+    with fence_locked(schedule.lock_id):
+        thread, answers = in_the_background(lambda: run(delivery_of(tick), body))
+        await_starts(8)  # a second each: less is left than a third of the ttl
+    thread.join(60)
+    assert answers[0].state is ExecutionState.EXECUTED

@@ -184,6 +184,16 @@ OF_LOSS = [
         (OF_KEEPALIVE + "test_a_lost_lease_keeps_no_thread_busy",),
     ),
     Mutation(
+        "a lease that is kept late is renewed as if it were fresh",
+        KEEPALIVE,
+        r"return lease\.trusted_until - .*",
+        "return boottime() + lease.ttl / 3",
+        (
+            "tests/integration/test_waiting_starts.py::"
+            "test_a_start_that_comes_in_late_renews_its_lease_before_it_ends",
+        ),
+    ),
+    Mutation(
         "whoever is told of a loss is told by the thread that found out",
         KEEPALIVE,
         r"        try:\n            threading\.Thread\(target=self\._tell_and_leave.*?(self\._tell\(error\)\n)",
