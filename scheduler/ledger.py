@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -54,12 +54,15 @@ class Started:
         return self.state is ExecutionState.RUNNING
 
 
-def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) -> Started:
+def begin(
+    delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool, hurried: Callable[[], bool] = lambda: False
+) -> Started:
     """Claim the tick, raise the fence and store the execution: the only commit point of a run.
 
     Returns the row: running, refused, or blocked where the fence or the tick was locked for as long as the lease was
-    good, or half a minute. Raises ``TickGone`` where the tick or the fence row is missing, and ``LedgerUnavailable``
-    where the outcome is unknown after one more try: the caller must not run the body.
+    good, or half a minute, or until ``hurried`` said that there is no time to wait. Raises ``TickGone`` where the
+    tick or the fence row is missing, and ``LedgerUnavailable`` where the outcome is unknown after one more try: the
+    caller must not run the body.
     """
     parameters = {
         **delivery.keys,
@@ -69,7 +72,8 @@ def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) 
         "acquire_ms": acquire_ms,
     }
     give_up_at = min(lease.trusted_until, boottime() + min(lease.ttl, LONGEST_WAIT))
-    rows = _start(start.FENCED if fenced else start.UNFENCED, parameters, give_up_at)
+    statement = start.FENCED if fenced else start.UNFENCED
+    rows = _start(statement, parameters, lambda: boottime() >= give_up_at or hurried())
     if rows is None:
         return blocked(delivery, LOCKED, acquire_ms=acquire_ms)
     if not rows:
@@ -90,8 +94,8 @@ def begin(delivery: Delivery, lease: Lease, *, acquire_ms: float, fenced: bool) 
     )
 
 
-def _start(sql: str, parameters: Mapping[str, Any], give_up_at: float) -> list[tuple[Any, ...]] | None:
-    """As ``_twice``, waiting for row locks until ``give_up_at`` (boottime seconds); ``None``: for certain not begun.
+def _start(sql: str, parameters: Mapping[str, Any], over: Callable[[], bool]) -> list[tuple[Any, ...]] | None:
+    """As ``_twice``, waiting for row locks until that is ``over``; ``None``: for certain not begun.
 
     The server gives up each wait after a second, having done nothing. One whose answer was lost may have begun: it is
     found again by its lease id, or is unknown for good.
@@ -101,7 +105,7 @@ def _start(sql: str, parameters: Mapping[str, Any], give_up_at: float) -> list[t
         try:
             return execute(sql, parameters)
         except psycopg.errors.LockNotAvailable as locked:
-            if boottime() < give_up_at:
+            if not over():
                 continue
             if not lost:
                 return None

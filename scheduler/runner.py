@@ -21,7 +21,7 @@ from scheduler.delivery import Delivery
 from scheduler.failpoints import failpoint
 from scheduler.heartbeat import heartbeats
 from scheduler.ledger import Started
-from scheduler.loss import OnLost, cannot, reaction_to, shield
+from scheduler.loss import OnLost, cannot, must_stop, reaction_to, shield
 from scheduler.states import ExecutionState
 
 logger = logging.getLogger("aegis.runner")
@@ -98,7 +98,9 @@ def _start(delivery: Delivery, held: Held) -> Started:
     if _is_over(held.lease):
         reason = "the lease ended before the start was sent"
         return ledger.blocked(delivery, reason, acquire_ms=held.acquire_ms)
-    execution = ledger.begin(delivery, held.lease, acquire_ms=held.acquire_ms, fenced=held.backend.exclusive)
+    execution = ledger.begin(
+        delivery, held.lease, acquire_ms=held.acquire_ms, fenced=held.backend.exclusive, hurried=must_stop
+    )
     failpoint("after-start")
     return execution
 

@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 from scheduler.loss.guard import CommitGuards
-from scheduler.loss.main_thread import shield, told_to_end
+from scheduler.loss.main_thread import must_stop, shield, told_to_end
 from scheduler.loss.policy import OnLost, cannot, reaction_to
 from scheduler.loss.reaction import Reaction
 
-__all__ = ["CommitGuards", "OnLost", "Reaction", "cannot", "reaction_to", "shield", "told_to_end"]
+__all__ = ["CommitGuards", "OnLost", "Reaction", "cannot", "must_stop", "reaction_to", "shield", "told_to_end"]

@@ -96,6 +96,11 @@ def told_to_end() -> bool:
     return is_this_thread() and MainThread.told_to_end
 
 
+def must_stop() -> bool:
+    """Whether a limit is over, or the process has to end: a body that the calling thread began now would not last."""
+    return is_this_thread() and bool(MainThread.waiting)
+
+
 def raise_losses() -> None:
     """Raise the loss of a lease of which the body has not been told, if there is one and the body is inside."""
     if not MainThread.shut:

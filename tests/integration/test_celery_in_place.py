@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -27,6 +29,8 @@ from scheduler.publisher import publish
 from scheduler.refusal import Refused
 from scheduler.runner import run
 from scheduler.states import ExecutionState, TickState
+from tests.integration.test_waiting_starts import await_starts, fence_locked, in_the_background
+from tests.support import wait_until
 from tests.support.engine import delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -105,6 +109,32 @@ def test_the_soft_limit_reaches_the_body_or_nobody(place: str, on_lost: OnLost, 
     assert lock_backends["database"].inspect(tick.lock_name) is None
     assert MainThread.waiting == []  # the next run is not told what was meant for this one
     assert run(delivery_of(make_tick(tick.schedule)), lambda context: None).state is ExecutionState.EXECUTED
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_start_that_waits_for_a_guard_waits_no_longer_when_its_child_must_stop(
+    number: signal.Signals, child: None
+) -> None:
+    tick = make_tick(make_schedule(ttl=60.0))
+    entered: list[bool] = []
+
+    def keep_locked() -> bool:
+        with fence_locked(tick.lock_name):
+            locked.set()
+            await_starts(1)
+            tell(number)
+            wait_until(Execution.objects.exists, timeout=20, message="it has given up")
+        return True
+
+    locked = threading.Event()
+    other, _ = in_the_background(keep_locked)
+    assert locked.wait(30)
+    with suppress(SystemExit):
+        run(delivery_of(tick), lambda context: entered.append(True))
+    other.join(60)
+    assert Execution.objects.get().state == "blocked"
+    assert Tick.objects.get().attempt == 1 and Tick.objects.get().state == TickState.PLANNED
+    assert entered == [] and lock_backends["database"].inspect(tick.lock_name) is None
 
 
 def test_the_soft_limit_waits_for_the_answer_of_a_guarded_commit(child: None) -> None:
