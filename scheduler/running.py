@@ -87,7 +87,11 @@ _ENDED = {
     TickOutcome.FAILED: ("Failed", "warn", "The task raised."),
     TickOutcome.LOST: ("Lost lease", "warn", "Its lease ended before the body did."),
     TickOutcome.ABANDONED: ("Crashed", "warn", "Its process fell silent."),
-    TickOutcome.BLOCKED: ("Blocked", "warn", "The lock store did not answer, so it was not run."),
+    TickOutcome.BLOCKED: (
+        "Blocked",
+        "warn",
+        "The lock store did not answer, or a guard was open, so it was not run.",
+    ),
     TickOutcome.REVOKED: ("Revoked", "mute", "Its message was revoked."),
     TickOutcome.MISFIRED: ("Missed", "warn", "No worker began it in time."),
 }
@@ -119,7 +123,12 @@ def _open(tick: Tick, latest: Execution | None, holder: Execution | None) -> Sta
             word="Held", tone="calm", said=f"{_held(holder, latest.reason)} {until}", over=False, holder=holder
         )
     if latest is not None and latest.state == ExecutionState.BLOCKED:
-        return Standing(word="Blocked", tone="warn", said=f"The lock store did not answer. {until}", over=False)
+        return Standing(
+            word="Blocked",
+            tone="warn",
+            said=f"The lock store did not answer, or a guard was open. {until}",
+            over=False,
+        )
     if tick.state == TickState.PLANNED:
         return Standing(word="Asked for", tone="mute", said="A beat sends it within a second.", over=False)
     return Standing(word="Sent", tone="mute", said=f"No worker has begun it yet. {until}", over=False)

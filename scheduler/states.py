@@ -36,7 +36,7 @@ class ExecutionState(TextChoices):
     DUPLICATE = "duplicate", "Duplicate refused"
     # Refused before the body: the tick was over without a run, its deadline had passed, or its schedule was off.
     LATE = "late", "Late"
-    # Refused before the body: the lock store could not say whether the name is free.
+    # Refused before the body: the lock store could not say whether the name is free, or a guard was open too long.
     BLOCKED = "blocked", "Blocked"
     # The body may be inside.
     RUNNING = "running", "Running"

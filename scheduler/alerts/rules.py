@@ -108,7 +108,9 @@ def _blocked(now: datetime, threshold: float) -> Iterator[Seen]:
     with connection.cursor() as cursor:
         cursor.execute(_BLOCKED, {"since": now - WINDOW, "most": MOST})
         found = cursor.fetchall()
-    yield from _events(found, threshold, "executions blocked: the store of this strategy did not answer")
+    yield from _events(
+        found, threshold, "executions blocked: the store of this strategy did not answer, or a guard was open"
+    )
 
 
 def _orphan(now: datetime, threshold: float) -> Iterator[Seen]:

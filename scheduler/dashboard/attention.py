@@ -97,7 +97,8 @@ def _missed(found: Found) -> Iterator[Item]:
 def _blocked(found: Found) -> Iterator[Item]:
     for key, tally in found.figures.schedules.items():
         if number := tally.ended[TickOutcome.BLOCKED]:
-            text = f"{number:,} tick{'' if number == 1 else 's'} blocked: the lock store did not answer."
+            ticks = f"{number:,} tick{'' if number == 1 else 's'}"
+            text = f"{ticks} blocked: the lock store did not answer, or a guard was open."
             yield Item(what=key[1], text=text, tone="warn", url=found.links.ticks(TickOutcome.BLOCKED, key))
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 from locks import InvalidLockBackend, lock_backends
 from scheduler.charts.scale import duration_words
 from scheduler.conf import conf
-from scheduler.states import ExecutionState
+from scheduler.ledger import LOCKED
 
 # A process that was not heard of for this long is gone, not silent.
 FORGOTTEN = timedelta(minutes=15)
@@ -29,11 +29,13 @@ FROM (SELECT kind, version, heartbeat_at, stopped_at IS NULL AS here,
 """
 
 
-# in:  aliases, seconds. out: of each, how its newest execution ended and how long ago (s). No store is asked.
+# in:  aliases, recent (seconds), locked (a reason). out: of each, whether its store was silent for its newest
+#      execution, and how long ago (s). No store is asked. Whoever was kept waiting by a guard had been given a lease.
 _STORES = """
-SELECT alias, newest.state, extract(epoch FROM clock_timestamp() - newest.recorded_at)::float8
+SELECT alias, newest.silent, extract(epoch FROM clock_timestamp() - newest.recorded_at)::float8
 FROM unnest(%(aliases)s::text[]) alias CROSS JOIN LATERAL (
-    SELECT e.state, e.recorded_at FROM aegis_scheduler_execution e
+    SELECT e.state = 'blocked' AND e.reason <> %(locked)s AS silent, e.recorded_at
+    FROM aegis_scheduler_execution e
     WHERE e.lock_alias = alias AND e.recorded_at > clock_timestamp() - make_interval(secs => %(recent)s)
     ORDER BY e.recorded_at DESC LIMIT 1
 ) newest
@@ -80,7 +82,7 @@ def header() -> Header:
     with connection.cursor() as cursor:
         cursor.execute(_FLEET, {"alive": patience(), "forgotten": FORGOTTEN.total_seconds()})
         now, heard, beats, workers, silent, versions = cursor.fetchone()
-        cursor.execute(_STORES, {"aliases": _locking(), "recent": RECENT})
+        cursor.execute(_STORES, {"aliases": _locking(), "recent": RECENT, "locked": LOCKED})
         stores = _stores(cursor.fetchall())
     return Header(
         now=now,
@@ -105,12 +107,12 @@ def _locking() -> list[str]:
     return found
 
 
-def _stores(rows: list[tuple[str, str, float]]) -> Stores:
+def _stores(rows: list[tuple[str, bool, float]]) -> Stores:
     return Stores(
-        ok=tuple(sorted(alias for alias, state, _ in rows if state != ExecutionState.BLOCKED)),
+        ok=tuple(sorted(alias for alias, silent, _ in rows if not silent)),
         away=tuple(
             f"{alias} did not answer {duration_words(max(0.0, age))} ago"
-            for alias, state, age in sorted(rows)
-            if state == ExecutionState.BLOCKED
+            for alias, silent, age in sorted(rows)
+            if silent
         ),
     )

@@ -40,7 +40,9 @@ def tiles(total: Tally, links: Links) -> tuple[Tile, ...]:
         _ran_once(total, links),
         _missed(total, links),
         _trouble("Lost lease", (TickOutcome.LOST,), "the lease ended before the body did", total, links),
-        _trouble("Blocked", (TickOutcome.BLOCKED,), "the lock store did not answer", total, links),
+        _trouble(
+            "Blocked", (TickOutcome.BLOCKED,), "the lock store did not answer, or a guard was open", total, links
+        ),
         _trouble("Failed", (TickOutcome.FAILED, TickOutcome.ABANDONED), "", total, links),
     )
 

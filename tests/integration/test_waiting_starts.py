@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from locks import LockNotAcquired, lock_backends
 from locks.connection import execute
 from scheduler import RunContext, exclusive_task, ledger
+from scheduler.dashboard.header import Stores, header
 from scheduler.exceptions import LedgerUnavailable
 from scheduler.models import Execution, LockName, Tick
 from scheduler.runner import Outcome, run
@@ -93,6 +94,7 @@ def test_a_start_whose_lease_ends_while_it_waits_is_blocked_and_comes_again() ->
     assert "guard" in stored.reason and stored.acquire_ms is not None
     again = Tick.objects.get()
     assert again.state == TickState.PLANNED
+    assert header().stores == Stores(ok=("database",))  # which has granted the lease
     assert (again.dispatch_at - stored.recorded_at).total_seconds() < 2  # not when its next copy was due
     assert lock_backends["database"].inspect(schedule.lock_id) is None
     assert run(delivery_of(again), lambda context: None).state is ExecutionState.EXECUTED
