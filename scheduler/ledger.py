@@ -73,11 +73,15 @@ def begin(
     }
     give_up_at = min(lease.trusted_until, boottime() + min(lease.ttl, LONGEST_WAIT))
     statement = start.FENCED if fenced else start.UNFENCED
-    rows = _start(statement, parameters, lambda: boottime() >= give_up_at or hurried())
+
+    def over() -> bool:
+        return boottime() >= give_up_at or hurried()
+
+    rows = _start(statement, parameters, over)
+    if rows == []:
+        rows = _twice(start.READ, {"lease": lease.lease_id}) or _start(statement, parameters, over)
     if rows is None:
         return blocked(delivery, LOCKED, acquire_ms=acquire_ms)
-    if not rows:
-        rows = _twice(start.READ, {"lease": lease.lease_id})
     if not rows:
         raise TickGone(
             f"tick {delivery.tick_id} or the fence row of lock name {delivery.lock_name!r} does not exist; "

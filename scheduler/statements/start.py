@@ -10,6 +10,9 @@ holder's token is no longer the fence's, so what it has not committed by now it 
 A message that comes after the deadline starts nothing, also where no beat has closed its tick yet, and where without
 the guard the tick has started elsewhere. A waiting tick has no deadline.
 
+What it says of a tick that it could not claim is read before it waits. Where that tick was still to be had,
+somebody has taken or closed it meanwhile, and nothing is stored: sent again, it sees who.
+
 Sent once more after a lost reply, it changes nothing: the fence knows the lease, and so do the executions.
 """
 
@@ -17,14 +20,16 @@ from __future__ import annotations
 
 # in:  tick, attempt, guarded, name, alias, grant (bigint or NULL), numbering, lease (uuid), worker, pid, task_id,
 #      acquire_ms
-# out: id, state, token, started_at, reason. No row: sent before under this lease id, or the tick or the fence row
-#      is missing; READ tells which.
+# out: id, state, token, started_at, reason. No row: sent before under this lease id (READ tells), the tick was taken
+#      or closed while this waited (send it again), or the tick or the fence row is missing.
 _START = """
 WITH gate AS (
     SELECT t.id, t.state, t.outcome,
            t.state IN ('planned', 'dispatched', 'waiting') AND t.lock_alias <> %(alias)s::text AS retargeted,
            t.deadline <= clock_timestamp() AND (t.state IN ('planned', 'dispatched')
                OR NOT %(guarded)s::bool AND t.state <> 'waiting') AS overdue,
+           %(guarded)s::bool AND t.attempt = %(attempt)s::int AND t.lock_alias = %(alias)s::text
+               AND t.state IN ('planned', 'dispatched', 'waiting') AS claimable,
            t.manual_key IS NOT NULL OR coalesce(
                s.enabled AND (s.paused_at IS NULL OR s.paused_until <= clock_timestamp()), false) AS open
     FROM aegis_scheduler_tick t LEFT JOIN aegis_scheduler_schedule s ON s.id = t.schedule_id
@@ -76,6 +81,8 @@ SELECT gate.id, %(attempt)s::int, %(guarded)s::bool, %(name)s::text, %(alias)s::
             ELSE 'this tick was started by another delivery' END,
        '', ''
 FROM gate CROSS JOIN door LEFT JOIN claim ON true LEFT JOIN raised ON true
+WHERE claim.id IS NOT NULL
+   OR NOT (gate.open AND gate.claimable AND door.in_order AND NOT gate.overdue)
 ON CONFLICT (lease_id) DO NOTHING
 RETURNING id, state, token, started_at, reason
 """

@@ -100,6 +100,27 @@ def test_a_start_whose_lease_ends_while_it_waits_is_blocked_and_comes_again() ->
     assert run(delivery_of(again), lambda context: None).state is ExecutionState.EXECUTED
 
 
+def test_a_start_whose_tick_is_closed_while_it_waits_is_late_and_no_duplicate() -> None:
+    """By a copy of its own message, which is refused while the former run is inside."""
+    schedule = make_schedule(ttl=30.0)
+    first, second = make_tick(schedule, seconds_ago=9), make_tick(schedule)
+    later: list[Any] = []
+
+    def body(context: RunContext) -> None:
+        with context.commit_guard():
+            take_lease_away("database", schedule.lock_id)
+            later.extend(in_the_background(lambda: run(delivery_of(second), lambda context: None)))
+            await_starts(1)
+            copy: Outcome = in_a_thread(lambda: run(delivery_of(second), lambda context: None))
+            assert copy.state is ExecutionState.PREVENTED
+
+    run(delivery_of(first), body)
+    thread, answers = later
+    thread.join(60)
+    assert Tick.objects.get(pk=second.pk).outcome == "prevented"
+    assert answers[0].state is ExecutionState.LATE and "closed without a run" in answers[0].execution.reason
+
+
 @pytest.mark.parametrize("alias", ["optimistic", "advisory", "row_lock"])
 def test_a_lease_without_an_end_of_its_own_is_waited_with_for_its_ttl(alias: str) -> None:
     schedule = make_schedule(alias=alias, ttl=SHORT)

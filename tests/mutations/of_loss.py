@@ -17,6 +17,7 @@ OF_GUARD = "tests/integration/test_commit_guard.py::"
 OF_LOST = "tests/integration/test_on_lost.py::"
 OF_TOKENS = "tests/integration/test_tokens.py::"
 OF_TABLE = "tests/unit/locks/test_guard_table.py::"
+WAITING = "tests/integration/test_waiting_starts.py::"
 ELSEWHERE = "tests/integration/test_guard_around_users_code.py::"
 
 OF_LOSS = [
@@ -188,10 +189,7 @@ OF_LOSS = [
         KEEPALIVE,
         r"return lease\.trusted_until - .*",
         "return boottime() + lease.ttl / 3",
-        (
-            "tests/integration/test_waiting_starts.py::"
-            "test_a_start_that_comes_in_late_renews_its_lease_before_it_ends",
-        ),
+        (WAITING + "test_a_start_that_comes_in_late_renews_its_lease_before_it_ends",),
     ),
     Mutation(
         "whoever is told of a loss is told by the thread that found out",

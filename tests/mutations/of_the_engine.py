@@ -11,6 +11,7 @@ DISPATCH = "scheduler/statements/dispatch.py"
 RUNNER = "tests/integration/test_runner.py::"
 TICKER = "tests/integration/test_ticker.py::"
 ATTACK = "tests/integration/test_attack_statements.py::"
+WAITING = "tests/integration/test_waiting_starts.py::"
 REPLACED = "tests/integration/test_replaced_strategy.py::"
 
 OF_THE_ENGINE = [
@@ -144,6 +145,13 @@ OF_THE_ENGINE = [
         r"NOT \(s\.misfire = 'fire_all'",
         "NOT (false",
         (TICKER + "test_what_is_caught_up_has_one_tick_open_at_a_time_and_polls_nobody_meanwhile",),
+    ),
+    Mutation(
+        "a start says of a tick what it read before it waited",
+        START,
+        r"WHERE claim\.id IS NOT NULL\n.*?\n",
+        "",
+        (WAITING + "test_a_start_whose_tick_is_closed_while_it_waits_is_late_and_no_duplicate",),
     ),
     Mutation(
         "marking takes back a start",
