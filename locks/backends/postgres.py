@@ -48,7 +48,8 @@ class PostgresBackend(BaseLockBackend):
 
     def place(self) -> Sequence[str]:
         entry = connections[self.using].settings_dict
-        return [str(entry[part] or "") for part in ("HOST", "PORT", "NAME")]
+        named = (*(entry[part] for part in ("HOST", "PORT", "NAME")), entry["OPTIONS"].get("service"))
+        return [str(part or "") for part in named]
 
     def examine(self) -> Findings:
         return postgres.examine(self.using)

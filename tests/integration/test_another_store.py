@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections
 
 from locks import StaleToken, exclusive, fence, lock_backends
 from locks.backends.numbering import numbering_of
@@ -114,6 +115,21 @@ def test_another_database_counts() -> None:
     with wired_database():
         wired = type(database)("store", {**database.params, "LOCATION": WIRED})
         assert numbering_of(wired) != numbering_of(type(database)("store", database.params))
+
+
+def test_a_service_that_names_the_database_counts() -> None:
+    """``OPTIONS["service"]`` stands for HOST, PORT and NAME, which are empty then."""
+    database = lock_backends["database"]
+    with wired_database():
+        entry = connections.settings[WIRED]
+        said = set()
+        for service in ("one", "other"):
+            entry |= {"HOST": "", "PORT": "", "NAME": "", "OPTIONS": {"service": service}}
+            connections.settings[WIRED] = {**entry}
+            if hasattr(connections._connections, WIRED):
+                del connections[WIRED]
+            said.add(numbering_of(type(database)("store", {**database.params, "LOCATION": WIRED})))
+    assert len(said) == 2
 
 
 def test_the_longest_alias_fits(settings: Any) -> None:
