@@ -203,7 +203,7 @@ class BaseLockBackend:
         return released
 
     def place(self) -> Sequence[str]:
-        """What tells the store from another one of its kind, without user and password."""
+        """What tells the store from others of its kind, for ``grant_numbers``, without user and password."""
         return self.servers
 
     def prepare(self) -> float:

@@ -213,6 +213,11 @@ class LockBackendContract:
         assert numbers == sorted(set(numbers))
         assert numbers[0] > 0
 
+    def test_whose_numbers_they_are_is_told(self) -> None:
+        """Else those of another store, which comes behind the alias later, would be compared with them."""
+        self.needs("grant_numbers")
+        assert any(self.backend.place())
+
     def test_grant_number_of_a_reacquired_expired_lease_is_new(self, name: str) -> None:
         self.needs("grant_numbers")
         self.needs("trust_window")
