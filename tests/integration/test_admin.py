@@ -84,7 +84,7 @@ def test_a_schedule_is_added_with_its_lock_name_and_a_change_row(boss: Client) -
         ({"args": "[1"}, "args", "JSON"),
         ({"kwargs": "[]"}, "kwargs", "JSON object"),
         ({"kwargs": '{"colour": 1}'}, "kwargs", "colour"),
-        ({"args": "[" * 3000}, "args", "nested more than 100 deep; nest them less. You gave [[["),
+        ({"args": "[" * 3000 + "]" * 3000}, "args", "nested more than 100 deep; nest them less. You gave [[["),
         ({"args": "[" * 900 + "]" * 900}, "args", "nested more than 100 deep"),
         (
             {"kwargs": '{"region": ' + "9" * 5000 + "}"},
