@@ -34,19 +34,20 @@ ON CONFLICT (id) DO UPDATE SET looked_at = clock_timestamp(), looked_by = %(by)s
 WHERE look.looked_at < clock_timestamp() - %(every)s * interval '1 second'
 RETURNING looked_at
 """
-# in: rule, and per condition subject, message, schedule, execution, marks (null: no events).
+# in: rule, and per condition subject, message, schedule, execution, marks (null: no events), weights.
 # What is there takes the new message; events are counted once; one whose mute is over is open again.
 _SEE = """
 INSERT INTO aegis_scheduler_alert AS alert
     (rule, subject, state, message, schedule_id, execution_id, mark, count, first_seen, last_seen, handled_by, note)
 VALUES (%(rule)s, %(subject)s, 'open', %(message)s, %(schedule)s, %(execution)s,
-    coalesce((SELECT max(m) FROM unnest(%(marks)s::bigint[]) m), 0), greatest(cardinality(%(marks)s::bigint[]), 1),
+    coalesce((SELECT max(m) FROM unnest(%(marks)s::bigint[]) m), 0),
+    least(greatest((SELECT sum(w) FROM unnest(%(weights)s::bigint[]) w), 1), %(highest)s),
     clock_timestamp(), clock_timestamp(), '', '')
 ON CONFLICT (rule, subject) WHERE state <> 'closed' DO UPDATE SET
     message = excluded.message, last_seen = excluded.last_seen,
     execution_id = coalesce(excluded.execution_id, alert.execution_id), mark = greatest(alert.mark, excluded.mark),
-    count = alert.count + CASE WHEN %(marks)s::bigint[] IS NULL THEN 1
-        ELSE (SELECT count(*) FROM unnest(%(marks)s::bigint[]) m WHERE m > alert.mark) END,
+    count = least(alert.count + CASE WHEN %(marks)s::bigint[] IS NULL THEN 1 ELSE coalesce((SELECT sum(w)
+        FROM unnest(%(marks)s::bigint[], %(weights)s::bigint[]) u (m, w) WHERE m > alert.mark), 0) END, %(highest)s),
     notified_at = CASE WHEN alert.state = 'muted' AND alert.muted_until <= clock_timestamp()
         THEN NULL ELSE alert.notified_at END,
     state = CASE WHEN alert.state = 'muted' AND alert.muted_until <= clock_timestamp()
@@ -73,6 +74,7 @@ WHERE id IN (SELECT id FROM aegis_scheduler_alert WHERE state = 'open' AND notif
   AND notified_at IS NULL
 RETURNING id
 """
+HIGHEST = 2**31 - 1  # what the column of the count holds
 MOST_TOLD = 20  # alerts told in one look; the others wait for the next
 
 
@@ -142,6 +144,8 @@ def _row(rule: Rule, seen: Seen) -> dict[str, Any]:
         "schedule": seen.schedule_id,
         "execution": seen.execution_id,
         "marks": None if seen.marks is None else list(seen.marks),
+        "weights": None if seen.marks is None else list(seen.weights or [1] * len(seen.marks)),
+        "highest": HIGHEST,
     }
 
 

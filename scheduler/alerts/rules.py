@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,17 +24,23 @@ from scheduler.states import TickState
 WINDOW = timedelta(minutes=15)
 # Rows of one kind that are looked at, and subjects of one rule.
 MOST = 1_000
+# Ticks that an operator's switch closed: nobody wanted them (the reasons of ``statements.dispatch.SWITCHED_OFF``).
+_UNWANTED = Q(reason__in=("deleted", "disabled", "paused")) | Q(reason__startswith="paused: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One condition that holds now. ``marks`` are its events by number; None: it has none."""
+    """One condition that holds now. ``marks`` are its events by number; None: it has none.
+
+    ``weights`` says for how many each event stands, in the order of ``marks``; empty: each for one.
+    """
 
     subject: str
     message: str
     schedule_id: int | None = None
     execution_id: int | None = None
     marks: tuple[int, ...] | None = None
+    weights: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +54,25 @@ class Rule:
     unit: str = ""
 
 
-def _events(found: Iterable[tuple[str, int | None, int]], threshold: float, words: str) -> Iterator[Seen]:
-    """Group (subject, schedule id, event) by subject; those with at least ``threshold`` events."""
+def _events(
+    found: Iterable[tuple[str, int | None, int]],
+    threshold: float,
+    words: str,
+    weights: Mapping[int, int] | None = None,
+) -> Iterator[Seen]:
+    """Group (subject, schedule id, event) by subject; those with at least ``threshold`` events.
+
+    ``weights``: event -> for how many it stands, else one.
+    """
     groups: dict[str, tuple[int | None, list[int]]] = {}
     for subject, schedule_id, number in found:
         groups.setdefault(subject, (schedule_id, []))[1].append(number)
     for subject, (schedule_id, numbers) in groups.items():
-        if len(numbers) >= threshold:
-            said = f"{len(numbers)} {words} within {WINDOW.seconds // 60} minutes."
-            yield Seen(subject=subject, message=said, schedule_id=schedule_id, marks=tuple(sorted(numbers)))
+        marks = tuple(sorted(numbers))
+        each = tuple((weights or {}).get(number, 1) for number in marks)
+        if sum(each) >= threshold:
+            said = f"{sum(each):,} {words} within {WINDOW.seconds // 60} minutes."
+            yield Seen(subject=subject, message=said, schedule_id=schedule_id, marks=marks, weights=each)
 
 
 def _overlap(now: datetime, threshold: float) -> Iterator[Seen]:
@@ -81,9 +97,13 @@ def _of_executions(found: Iterable[Any], names: list[str], threshold: float, wor
 
 
 def _missed(now: datetime, threshold: float) -> Iterator[Seen]:
-    ticks = Tick.objects.filter(fire_time__gte=now - WINDOW, fire_time__lt=now, state=TickState.MISFIRED)
-    found = ticks.values_list("schedule_name", "schedule_id", "id")[:MOST]
-    yield from _events(found, threshold, "fire times missed")
+    """By when it was stored that they were missed: a stretch has the instant of its first, which may be hours ago."""
+    late = Tick.objects.filter(~_UNWANTED, state=TickState.MISFIRED, closed_at__gte=now - WINDOW).order_by(
+        "-closed_at"
+    )
+    found = late.values_list("schedule_name", "schedule_id", "id", "missed_count")[:MOST]
+    weights = {number: max(count, 1) for _, _, number, count in found}  # 0: one, or it is not known how many
+    yield from _events([row[:3] for row in found], threshold, "fire times missed", weights)
 
 
 def _beat_silent(now: datetime, threshold: float) -> Iterator[Seen]:

@@ -142,6 +142,9 @@ class Tick(Stored):
             ),
             models.Index(fields=["fire_time"], name="aegis_tick_fire_time"),
             models.Index(fields=["outcome", "fire_time"], name="aegis_tick_of_outcome"),
+            models.Index(
+                fields=["closed_at"], condition=Q(state=TickState.MISFIRED), name="aegis_tick_missed_closed"
+            ),
         ]
 
     def __str__(self) -> str:

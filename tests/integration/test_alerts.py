@@ -24,16 +24,19 @@ from django.urls import reverse
 
 from locks import lock_backends
 from locks.models import LeaseRecord
+from scheduler import pausing
 from scheduler.alerts import channels, rules
 from scheduler.alerts.look import look
 from scheduler.alerts.settings import check_alerts
 from scheduler.alerts.watch import watch
-from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule
+from scheduler.minting import mint
+from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule, Tick
 from scheduler.pruning import prune
 from scheduler.signals import alert_opened
+from scheduler.statements import dispatch
 from tests.browser import seed
 from tests.support import wait_until
-from tests.support.engine import database_now, make_schedule, make_tick
+from tests.support.engine import database_now, make_schedule, make_tick, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -122,6 +125,41 @@ def test_each_rule_sees_its_condition() -> None:
     assert "the zone is gone" in found["never"].message
 
 
+def test_a_stretch_that_was_skipped_long_ago_is_told_when_it_is_stored_and_counts_its_fire_times() -> None:
+    """Beats were down for two hours: what they skip is stored under its first fire time."""
+    a_beat()
+    now = database_now()
+    schedule = make_schedule("report", every_seconds=60, misfire="skip", misfire_grace=30)
+    store(schedule, next_fire_at=now - timedelta(hours=2), activated_at=now - timedelta(hours=3))
+    mint(now)
+    stretch = Tick.objects.get(state="misfired")
+    assert stretch.fire_time < now - rules.WINDOW and stretch.missed_count > 100
+    alert = looked()["missed"]
+    assert alert.count == stretch.missed_count
+    assert f"{stretch.missed_count} fire times missed" in alert.message
+    missed(schedule, 30)
+    assert looked()["missed"].count == stretch.missed_count + 1
+    Tick.objects.filter(pk=stretch.pk).update(missed_count=0)
+    assert looked()["missed"].message.startswith("2 fire times")
+
+
+@pytest.mark.parametrize("act", ["pause", "disable", "delete"])
+def test_what_an_operators_switch_closed_is_not_missed(act: str) -> None:
+    a_beat()
+    schedule = make_schedule("report")
+    tick = make_tick(schedule)
+    if act == "pause":
+        pausing.pause("report", why="we move house", who="ada")
+    elif act == "disable":
+        pausing.switch("report", enabled=False, who="ada")
+    else:
+        schedule.delete()
+    connection.cursor().execute(dispatch.SWITCHED_OFF, {"batch": 10})
+    tick.refresh_from_db()
+    assert tick.state == "misfired"
+    assert "missed" not in looked()
+
+
 def test_little_headroom_and_an_orphan_are_seen() -> None:
     a_beat()
     schedule = make_schedule("tight", alias="optimistic", ttl=10)
@@ -147,7 +185,7 @@ def test_it_opens_once_counts_new_events_only_and_closes_when_it_is_gone() -> No
     missed(schedule, 20)
     again = looked()["missed"]
     assert (again.pk, again.count) == (first.pk, 3)
-    connection.cursor().execute("UPDATE aegis_scheduler_tick SET fire_time = fire_time - interval '1 hour'")
+    connection.cursor().execute("UPDATE aegis_scheduler_tick SET closed_at = closed_at - interval '1 hour'")
     assert looked() == {}
     first.refresh_from_db()
     assert first.state == "closed" and first.closed_at is not None
