@@ -13,6 +13,7 @@ from django.utils import timezone
 from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
+from scheduler.admin import meanwhile, naming
 from scheduler.admin.arguments import ArgumentsField, cut
 from scheduler.admin.instants import InstantField, InstantInput
 from scheduler.advice import Advice, advice
@@ -41,6 +42,13 @@ def _can_be_stored(value: Any) -> bool:
     return "\\u0000" not in text.replace("\\\\", "")
 
 
+class _Shown(forms.CharField):
+    """What the form showed, by ``meanwhile``; nobody types it, so it is no change."""
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return False
+
+
 class ScheduleForm(forms.ModelForm):
     """One schedule, with the name of its lock and the strategy that guards it.
 
@@ -48,6 +56,7 @@ class ScheduleForm(forms.ModelForm):
     """
 
     may_change_strategy = True  # of a lock name that exists; by the user's permission
+    stores = False  # what is valid is stored in the same transaction, so the rows are locked
 
     task = forms.ChoiceField(help_text="Tasks declared with @exclusive_task.")
     lock_name = forms.CharField(
@@ -60,6 +69,7 @@ class ScheduleForm(forms.ModelForm):
     reason = forms.CharField(
         max_length=500, required=False, help_text="Why this change is made; kept in the change history."
     )
+    shown = _Shown(required=False, widget=forms.HiddenInput(attrs={"autocomplete": "off"}))
 
     class Meta:
         model = Schedule
@@ -82,6 +92,7 @@ class ScheduleForm(forms.ModelForm):
         if self.instance.pk:
             self.fields["lock_name"].initial = self.instance.lock_id
             self.fields["strategy"].initial = self.instance.lock.alias_wanted
+            self.fields["shown"].initial = meanwhile.shown(self.instance, _COMPARED)
 
     def _task_choices(self) -> list[tuple[str, str]]:
         names = list(exclusive_tasks())
@@ -145,22 +156,39 @@ class ScheduleForm(forms.ModelForm):
 
     def clean_lock_name(self) -> str:
         name: str = self.cleaned_data["lock_name"]
-        if not name:
-            name = "".join(c if c.isascii() and (c.isalnum() or c in "._:-") else "-" for c in self._name())
         try:
-            return validate_name(name)
+            return validate_name(name) if name else naming.derived(self._name(), self.instance.pk)
         except ValueError as refusal:
             raise ValidationError(str(refusal)) from refusal
 
     def _name(self) -> str:
-        return str(self.cleaned_data.get("name") or self.data.get("name") or "").lower()
+        return str(self.cleaned_data.get("name") or self.data.get("name") or "")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        self._check_stored(cleaned)
         self._check_strategy(cleaned)
         self._check_permission(cleaned)
         self._check_arguments(cleaned)
         return cleaned
+
+    def _check_stored(self, cleaned: dict[str, Any]) -> None:
+        """Nothing of it is open under a name that it is to leave, and nothing that others changed would be undone."""
+        if not self.instance.pk:
+            return
+        name = cleaned.get("lock_name") or self.instance.lock_id
+        stored = meanwhile.hold(self.instance.pk, name) if self.stores else self.instance
+        if stored is None:
+            self.add_error(None, "Nothing was stored: it was deleted while this form was open.")
+            return
+        if name != stored.lock_id and (refusal := naming.refusal(stored, self.may_change_strategy)):
+            self.add_error("lock_name", refusal)
+        told = cleaned.get("shown") or ""
+        fields = meanwhile.moved(told, stored, cleaned, _COMPARED) if self.stores else []
+        if fields:
+            self.add_error(None, meanwhile.said(told, stored, fields))
+            # The next one is compared with what this one told.
+            self.data = {**self.data.dict(), "shown": meanwhile.shown(stored, _COMPARED)}  # type: ignore[attr-defined]
 
     def _check_strategy(self, cleaned: dict[str, Any]) -> None:
         """The strategy exists here, its store is configured, and it can honour the TTL and the task's limit."""
@@ -246,3 +274,7 @@ class ScheduleForm(forms.ModelForm):
             name=self.cleaned_data["lock_name"], defaults={"alias_wanted": self.cleaned_data["strategy"]}
         )
         return lock
+
+
+# What a form stores, and what may have been changed by others meanwhile.
+_COMPARED = (*ScheduleForm.Meta.fields, "lock_name", "strategy")

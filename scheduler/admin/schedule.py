@@ -92,8 +92,9 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
             self.delete_model(request, obj)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """With what this user may change."""
+        """With what this user may change. What is posted is stored, unless whoever asked for the form says else."""
         form = super().get_form(request, obj, change=change, **kwargs)
+        form.stores = request.method == "POST"  # type: ignore[attr-defined]
         form.may_change_strategy = request.user.has_perm("aegis_scheduler.change_strategy")  # type: ignore[attr-defined]
         return form
 
@@ -147,6 +148,7 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
         if not (self.has_change_permission(request, obj) if obj else self.has_add_permission(request)):
             raise PermissionDenied
         form: ScheduleForm = self.get_form(request, obj, change=obj is not None)(request.POST, instance=obj)
+        form.stores = False
         form.full_clean()
         return obj, form
 

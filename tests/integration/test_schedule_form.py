@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from contextlib import closing
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
+from django.db import connection, transaction
 from django.test import Client
 from django.urls import reverse
 
-from scheduler.models import Instance, LockName, Schedule
+from scheduler import pausing
+from scheduler.minting import mint
+from scheduler.models import Instance, LockName, Schedule, Tick
+from scheduler.retargeting import retarget
+from tests.browser import seed
 from tests.integration.test_admin import ADD, CHANGE, boss, filled, problems  # noqa: F401
 from tests.integration.test_schedule_pages import ran
-from tests.support.engine import database_now, make_schedule
+from tests.support import wait_until
+from tests.support.engine import database_now, make_schedule, make_tick, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -128,9 +136,9 @@ def test_the_form_changes_the_strategy_of_a_stored_name_only_with_the_permission
     edit = reverse(CHANGE, args=[schedule.pk])
     other = make_schedule("other", alias="redis")
     same = {"name": "billing", "lock_name": schedule.lock_id}
-    for refused in ({**same, "strategy": "redis"}, {**same, "lock_name": other.lock_id}):
-        response = client.post(edit, filled(**refused))
-        assert response.status_code == 200 and "change_strategy" in problems(response)["strategy"]
+    for field, refused in (("strategy", "redis"), ("lock_name", other.lock_id), ("lock_name", "of-my-own")):
+        response = client.post(edit, filled(**{**same, field: refused}))
+        assert response.status_code == 200 and "change_strategy" in problems(response)[field]
     response = client.post(reverse(ADD), filled(lock_name=other.lock_id, strategy="none"))
     assert response.status_code == 200 and "change_strategy" in problems(response)["strategy"]
     assert set(LockName.objects.values_list("alias_wanted", flat=True)) == {"database", "redis"}
@@ -138,3 +146,126 @@ def test_the_form_changes_the_strategy_of_a_stored_name_only_with_the_permission
     editor.user_permissions.add(Permission.objects.get(codename="change_strategy"))
     assert client.post(edit, filled(**same, strategy="redis")).status_code == 302
     assert LockName.objects.get(name=schedule.lock_id).alias_wanted == "redis"
+
+
+@pytest.mark.parametrize("state", ["dispatched", "started"])
+def test_the_lock_name_is_kept_while_something_of_the_schedule_is_open_under_it(boss: Client, state: str) -> None:  # noqa: F811
+    schedule = make_schedule("billing", every_seconds=60)
+    tick = make_tick(schedule, state=state)
+    if state == "started":
+        seed.ran(tick, "worker@1", 0.0, None)
+    edit, given = reverse(CHANGE, args=[schedule.pk]), filled(name="billing", lock_name="another")
+    response = boss.post(edit, given)
+    assert response.status_code == 200
+    told = problems(response)["lock_name"]
+    assert ("worker@1 is inside" if state == "started" else "is dispatched") in told and "Pause" in told
+    assert Schedule.objects.get().lock_id == schedule.lock_id
+    assert boss.post(edit, {**given, "lock_name": schedule.lock_id}).status_code == 302
+    tick.executions.update(state="executed", ended_at=database_now())
+    Tick.objects.update(state="closed", outcome="executed", closed_at=database_now())
+    assert boss.post(edit, given).status_code == 302
+    assert Schedule.objects.get().lock_id == "another"
+
+
+def test_a_lock_name_is_not_changed_beside_a_beat_that_stores_a_tick(boss: Client) -> None:  # noqa: F811
+    """The beat has the schedule and its name; the form waits for it, and sees the tick that it stored."""
+    schedule = make_schedule("billing", every_seconds=60)
+    store(schedule, next_fire_at=database_now())
+    answers: list[Any] = []
+
+    def save() -> None:
+        with closing(connection):
+            answers.append(
+                boss.post(reverse(CHANGE, args=[schedule.pk]), filled(name="billing", lock_name="another"))
+            )
+
+    with transaction.atomic():
+        assert mint().ticks
+        saving = threading.Thread(target=save)
+        saving.start()
+        wait_until(_somebody_waits, message="the form waits for the beat")
+    saving.join(30)
+    assert "its tick of" in problems(answers[0])["lock_name"]
+
+
+def _somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])
+
+
+@pytest.mark.parametrize("name", ["Отчёт", "a/b", "café"])
+def test_no_lock_name_is_made_of_a_name_that_would_lose_characters(boss: Client, name: str) -> None:  # noqa: F811
+    response = boss.post(reverse(ADD), filled(name=name))
+    assert response.status_code == 200
+    assert name in problems(response)["lock_name"] and "Write one here" in problems(response)["lock_name"]
+    assert boss.post(reverse(ADD), filled(name=name, lock_name="report")).status_code == 302
+
+
+def test_a_made_lock_name_is_not_that_of_another_schedule(boss: Client) -> None:  # noqa: F811
+    assert boss.post(reverse(ADD), filled(name="a b")).status_code == 302
+    response = boss.post(reverse(ADD), filled(name="a-b", strategy="none"))
+    assert 'that of schedule "a b"' in problems(response)["lock_name"]
+    assert LockName.objects.get().alias_wanted == "database"
+    assert boss.post(reverse(ADD), filled(name="a-b", lock_name="a-b")).status_code == 302
+    Schedule.objects.all().delete()
+    assert boss.post(reverse(ADD), filled(name="a b")).status_code == 302
+
+
+def _as_shown(client: Client, page: str) -> dict[str, Any]:
+    """What a browser would send of the form on a page."""
+    form = client.get(page).context["adminform"].form
+    values = {name: form[name].value() for name in form.fields}
+    shown = {name: form.fields[name].widget.format_value(value) for name, value in values.items()}
+    shown |= {name: "on" for name in ("enabled", "once_per_tick") if values[name]}
+    return {name: value[0] if isinstance(value, list) else value for name, value in shown.items() if value}
+
+
+def test_a_form_does_not_undo_what_others_did_while_it_was_open(boss: Client) -> None:  # noqa: F811
+    schedule = make_schedule("billing", every_seconds=60)
+    edit = reverse(CHANGE, args=[schedule.pk])
+    given = {**_as_shown(boss, edit), "notes": "call Ada first"}
+    assert 'name="shown"' in boss.get(edit).content.decode()
+    call_command("aegis", "schedules", "disable", "billing", "--reason", "it harms", stdout=StringIO())
+    retarget("billing", "redis", now=True, why="", who="ben")
+    response = boss.post(edit, given)
+    assert response.status_code == 200
+    told = problems(response)["__all__"]
+    assert "enabled (by" in told and "strategy (by ben at" in told and "notes" not in told
+    stored = Schedule.objects.get()
+    assert (stored.enabled, stored.notes, stored.lock.alias_wanted) == (False, "", "redis")
+    page = response.content.decode()
+    assert "call Ada first" in page
+    again = re.search(r'name="shown" value="([^"]+)"', page)
+    assert again is not None and again[1] != given["shown"]
+    given = {name: value for name, value in given.items() if name != "enabled"}
+    assert boss.post(edit, {**given, "strategy": "redis", "shown": again[1]}).status_code == 302
+    stored = Schedule.objects.get()
+    assert (stored.enabled, stored.notes, stored.lock.alias_wanted) == (False, "call Ada first", "redis")
+
+
+def test_a_form_that_is_sent_twice_or_beside_a_pause_is_stored(boss: Client) -> None:  # noqa: F811
+    edit = reverse(CHANGE, args=[make_schedule("billing", every_seconds=60).pk])
+    given = {**_as_shown(boss, edit), "notes": "twice"}
+    assert boss.post(edit, given).status_code == 302
+    assert boss.post(edit, given).status_code == 302
+    given = {**_as_shown(boss, edit), "notes": "beside a pause"}
+    pausing.pause("billing", why="moving", who="ben")
+    assert boss.post(edit, given).status_code == 302
+    stored = Schedule.objects.get()
+    assert (stored.notes, stored.pause_reason) == ("beside a pause", "moving")
+
+
+def test_what_goes_with_the_form_tells_no_argument_and_may_be_anything(boss: Client) -> None:  # noqa: F811
+    schedule = make_schedule("billing", every_seconds=60, kwargs={"card": "4111"})
+    edit = reverse(CHANGE, args=[schedule.pk])
+    given = _as_shown(boss, edit)
+    assert "4111" not in given["shown"]
+    for shown in (
+        "",
+        "nonsense",
+        "9" * 40,
+        "." * 26,
+        given["shown"].replace(given["shown"].split(".")[0], "x" * 9, 1),
+    ):
+        assert boss.post(edit, {**given, "shown": shown}).status_code in (200, 302)
