@@ -39,15 +39,27 @@ def _handle(alert: Alert, changes: dict[str, Any], said: str, who: Any) -> None:
         LogEntry.objects.log_actions(who.pk, [alert], CHANGE, said[:1000], single_object=True)
 
 
-def set_rule(key: str, *, enabled: bool, threshold: float | None, who: Any) -> bool:
-    """Store how a rule is set; whether that changed anything."""
-    row = AlertRule.objects.filter(key=key).first()
-    if (row.enabled if row else True, row.threshold if row else None) == (enabled, threshold):
-        return False
+def setting(enabled: bool, threshold: float | None) -> str:
+    """How a rule is set, in words."""
+    return f"{'on' if enabled else 'off'}, threshold {'default' if threshold is None else f'{threshold:g}'}"
+
+
+def set_rule(key: str, *, enabled: bool, threshold: float | None, who: Any, shown: str = "") -> bool:
+    """Store how a rule is set; whether that changed anything.
+
+    ``shown``: the ``setting`` that ``who`` had seen, if known. What they left as it was stays as it is; raises
+    ``Refused`` where another has set it meanwhile.
+    """
+    said = setting(enabled, threshold)
     with transaction.atomic():
-        stored, _ = AlertRule.objects.update_or_create(
+        row = AlertRule.objects.select_for_update(no_key=True).filter(key=key).first()
+        stored = setting(row.enabled, row.threshold) if row else setting(True, None)
+        if said in (stored, shown):
+            return False
+        if row and shown not in ("", stored):
+            raise Refused(f"{row.changed_by or 'somebody'} has set it meanwhile ({stored}); you gave: {said}")
+        changed, _ = AlertRule.objects.update_or_create(
             key=key, defaults={"enabled": enabled, "threshold": threshold, "changed_by": who.get_username()[:150]}
         )
-        said = f"{'on' if enabled else 'off'}, threshold {'default' if threshold is None else f'{threshold:g}'}"
-        LogEntry.objects.log_actions(who.pk, [stored], CHANGE, said, single_object=True)
+        LogEntry.objects.log_actions(who.pk, [changed], CHANGE, said, single_object=True)
     return True

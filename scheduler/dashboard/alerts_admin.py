@@ -16,7 +16,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from scheduler.alerts import handling
 from scheduler.alerts.channels import channels
-from scheduler.alerts.rules import RULES
 from scheduler.alerts.trial import send_test
 from scheduler.changes import Refused
 from scheduler.dashboard import alerts_page, dialog
@@ -44,10 +43,12 @@ class RuleForm(forms.Form):
 
     enabled = forms.BooleanField(required=False)
     threshold = forms.FloatField(required=False, min_value=0)
+    shown = forms.CharField(required=False, widget=forms.HiddenInput(attrs={"autocomplete": "off"}))
 
     def __init__(self, one: dict[str, Any], data: Any = None) -> None:
         rule = one["rule"]
         initial = {"enabled": one["enabled"], "threshold": one["threshold"]}
+        initial["shown"] = handling.setting(**initial)
         super().__init__(data, prefix=rule.key, initial=initial)
         self.fields["enabled"].widget.attrs["aria-label"] = f"{rule.title}: on"
         shown = {"aria-label": f"{rule.title}: from", "placeholder": f"{rule.threshold:g}"}
@@ -147,11 +148,14 @@ class AlertAdmin(PageAdmin):
         return self._rules_page(request, shown)
 
     def _store_rules(self, request: HttpRequest, shown: list[dict[str, Any]]) -> HttpResponse:
-        changed = [
-            RULES[one["rule"].key].title
-            for one in shown
-            if handling.set_rule(one["rule"].key, **one["form"].cleaned_data, who=request.user)
-        ]
+        changed = []
+        for one in shown:
+            title = one["rule"].title
+            try:
+                if handling.set_rule(one["rule"].key, **one["form"].cleaned_data, who=request.user):
+                    changed.append(title)
+            except Refused as refusal:
+                self.message_user(request, f"{title} was left as it is: {refusal}. Set it anew.", messages.WARNING)
         said = f"Changed: {', '.join(changed)}." if changed else "Nothing was changed."
         self.message_user(request, said, messages.SUCCESS)
         return HttpResponseRedirect(self.path_of(Alert, "rules"))

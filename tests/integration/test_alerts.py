@@ -25,7 +25,7 @@ from django.urls import reverse
 from locks import lock_backends
 from locks.models import LeaseRecord
 from scheduler import pausing
-from scheduler.alerts import channels, rules
+from scheduler.alerts import channels, handling, rules
 from scheduler.alerts.look import look
 from scheduler.alerts.settings import check_alerts
 from scheduler.alerts.watch import watch
@@ -484,6 +484,23 @@ def test_rules_are_set_on_their_page(handler: Client) -> None:
     described = re.search(r'aria-describedby="([^"]+)"', field)
     assert described is not None and f'id="{described[1]}"' in bad
     assert LogEntry.objects.count() == 2
+
+
+def test_a_form_of_rules_stores_only_what_was_changed_in_it_and_over_nobody(handler: Client) -> None:
+    page = handler.get(reverse(RULES_PAGE)).content.decode()
+    shown = dict(re.findall(r'name="(\w+-shown)" value="([^"]*)"', page))
+    assert {*shown} == {f"{key}-shown" for key in rules.RULES}
+    given = {**shown, **{f"{key}-enabled": "on" for key in rules.RULES}, "missed-threshold": "5"}
+    ben = User.objects.create_user("ben")
+    handling.set_rule("clock", enabled=False, threshold=None, who=ben)
+    handler.post(reverse(RULES_PAGE), given)
+    assert {one.key: (one.enabled, one.threshold) for one in AlertRule.objects.all()} == {
+        "missed": (True, 5.0), "clock": (False, None)
+    }  # fmt: skip
+    handling.set_rule("missed", enabled=False, threshold=None, who=ben)
+    text = handler.post(reverse(RULES_PAGE), given, follow=True).content.decode()
+    assert "Missed was left as it is: ben has set it meanwhile (off, threshold default)" in text
+    assert not AlertRule.objects.get(key="missed").enabled
 
 
 def test_a_test_shows_what_each_channel_said(handler: Client, hook: type[Hook]) -> None:
