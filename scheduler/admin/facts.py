@@ -13,6 +13,7 @@ from django.http import HttpRequest
 
 from locks.plain_lists import ReadOnlyList
 from scheduler import private
+from scheduler.admin.private_lists import PrivateList
 from scheduler.models import Instance, LockName, LockRelease, ScheduleChange
 
 # The glossary's words for columns that are named for the code.
@@ -81,7 +82,7 @@ class FactList(ChangeList):
             self.date_hierarchy = None
 
 
-class FactAdmin(ReadOnlyList):
+class FactAdmin(PrivateList, ReadOnlyList):
     """No add, change or delete; no count over millions of rows."""
 
     show_full_result_count = False

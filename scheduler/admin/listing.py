@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
 from locks import lock_backends
-from locks.plain_lists import PlainList
+from scheduler.admin.private_lists import PrivateList
 from scheduler.charts.scale import duration_words
 from scheduler.charts.sparkline import sparkline
 from scheduler.dashboard.headroom import ENOUGH
@@ -128,7 +128,7 @@ class QueueFilter(admin.AllValuesFieldListFilter):
             yield choice if str(choice["display"]) else {**choice, "display": "of the task"}
 
 
-class ListingMixin(PlainList):
+class ListingMixin(PrivateList):
     """Columns in the order in which they are read: what, when, how it went, how it is guarded."""
 
     list_display = (
