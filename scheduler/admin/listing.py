@@ -23,6 +23,7 @@ from scheduler.charts.sparkline import sparkline
 from scheduler.dashboard.headroom import ENOUGH
 from scheduler.dashboard.notes import cut_text
 from scheduler.dashboard.schedule_facts import Facts, facts_of, overlapping
+from scheduler.held import excludes
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
 
@@ -213,7 +214,7 @@ class ListingMixin(PrivateList):
         if lock.alias_in_force and lock.alias_in_force != lock.alias_wanted:
             strategy = f"{lock.alias_in_force} → {lock.alias_wanted} when idle"
         guard = "tick guard" if schedule.once_per_tick else "no tick guard"
-        if lock.alias_wanted == "none":
+        if not excludes(lock.alias_wanted):
             mark = '<span class="aegis-state aegis-state-warn">{} <span aria-hidden="true">!</span></span>'
             return format_html(mark + "<br><small>no lock, {}</small>", strategy, guard)
         return format_html("{}<br><small>{}</small>", strategy, guard)

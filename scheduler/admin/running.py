@@ -19,6 +19,7 @@ from scheduler import releasing, running
 from scheduler.admin.verbs import Row, Verb, VerbsMixin, counted, names
 from scheduler.dashboard import dialog
 from scheduler.dashboard.header import header
+from scheduler.held import excludes
 from scheduler.models import Schedule, Tick
 from scheduler.models.tick import Overlap
 
@@ -70,8 +71,11 @@ class RunVerb(Verb):
         if not held and alone:
             held = [store_says(schedule)]
         warnings = []
-        if schedule.lock.alias_in_force == "none" or schedule.lock.alias_wanted == "none":
-            warnings.append("Strategy none: nothing keeps it from running beside another run.")
+        unlocked = [
+            alias for alias in (schedule.lock.alias_in_force, schedule.lock.alias_wanted) if not excludes(alias)
+        ]
+        if unlocked:
+            warnings.append(f"Strategy {unlocked[0]}: nothing keeps it from running beside another run.")
         if schedule.is_paused(now) or not schedule.enabled:
             warnings.append(f"It is {schedule.state_word(now).lower()}; this run happens all the same.")
         return Row(schedule=schedule, said="\n".join(held) or "No run is inside", warnings=tuple(warnings))

@@ -42,6 +42,7 @@ class SchedulePageMixin(RanMixin):
             crumbs=[Link(text="Schedules", url=self.path_to("changelist"))],
             schedule=schedule,
             alias=alias,
+            no_lock=not excludes(alias),
             lock=_lock(alias, schedule.lock_id),
             header=header(),
             data_url=self.path_to("data", pk),

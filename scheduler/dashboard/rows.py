@@ -10,11 +10,12 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.db.models import Max, Q
 
-from locks import InvalidLockBackend, lock_backends
+from locks import lock_backends
 from scheduler.audit import bodies_of
 from scheduler.charts import Marker, Window
 from scheduler.collisions import Body
 from scheduler.dashboard.facts import TryRow
+from scheduler.held import excludes
 from scheduler.models import Execution, ScheduleChange, Tick
 from scheduler.states import ExecutionState
 
@@ -94,12 +95,4 @@ def _marker(at: datetime, schedule: str, before: dict[str, Any], after: dict[str
 
 def unlocked_aliases() -> Sequence[str]:
     """The strategies that exclude nothing, so that a collision under one has that for its cause."""
-    found = []
-    for alias in lock_backends.aliases():
-        try:
-            backend = lock_backends[alias]
-        except InvalidLockBackend:
-            continue  # told by `manage.py check`; a page about the past must not depend on today's settings
-        if not backend.exclusive:
-            found.append(alias)
-    return found
+    return [alias for alias in lock_backends.aliases() if not excludes(alias)]

@@ -101,6 +101,16 @@ def test_a_pause_without_a_reason_or_with_a_strange_end_is_refused(
     assert Schedule.objects.get().paused_at is None and not ScheduleChange.objects.exists()
 
 
+@pytest.mark.parametrize("alias", ["none", "unguarded"])
+def test_a_strategy_without_a_lock_is_marked_whatever_its_name(operator: Client, settings: Any, alias: str) -> None:
+    settings.LOCKS = {**settings.LOCKS, alias: {"BACKEND": "locks.backends.none.NoLockBackend"}}
+    schedule = make_schedule("one", alias=alias)
+    assert f"Strategy {alias}: nothing keeps it" in text(operator.get(address("run"), {"schedule": schedule.pk}))
+    assert "no lock, tick guard" in text(operator.get(reverse(LIST)))
+    page = reverse("admin:aegis_scheduler_schedule_page", args=[schedule.pk])
+    assert f"Strategy: {alias} (no lock)" in text(operator.get(page))
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume", "run"])
 def test_a_verb_needs_its_permission_the_view_and_a_token(client: Client, verb: str) -> None:
     schedule = make_schedule("one")
