@@ -55,6 +55,12 @@ def _pause(schedule: Schedule) -> str:
     return f"Paused{by} {until}: {schedule.pause_reason or 'no reason given'}"
 
 
+def starved() -> QuerySet[Schedule]:
+    """The schedules that fire and of which ``is_starved`` holds, by name; chosen by the database."""
+    refused = {"overlap": Overlap.SKIP, "last_outcomes": [TickOutcome.PREVENTED.value] * IN_A_ROW}
+    return noted(Schedule.objects.filter(enabled=True, next_fire_at__isnull=False)).filter(**refused).order_by("name")
+
+
 def is_starved(schedule: Schedule) -> bool:
     """Whether a schedule of ``noted`` was refused each of the last times."""
     last = getattr(schedule, "last_outcomes", [])

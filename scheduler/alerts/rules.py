@@ -16,7 +16,7 @@ from scheduler.collisions import duplicates, overlaps
 from scheduler.conf import conf
 from scheduler.dashboard import headroom, rows
 from scheduler.models import Instance, LockRelease, Schedule, Tick
-from scheduler.notes import is_starved, noted
+from scheduler.notes import starved
 from scheduler.starvation import IN_A_ROW
 from scheduler.states import TickState
 
@@ -167,10 +167,9 @@ def _never(now: datetime, threshold: float) -> Iterator[Seen]:
 
 
 def _starved(now: datetime, threshold: float) -> Iterator[Seen]:
-    for one in noted(Schedule.objects.filter(enabled=True, next_fire_at__isnull=False))[:MOST]:
-        if is_starved(one):
-            said = f"Refused {IN_A_ROW} times in a row: another run always has its lock name."
-            yield Seen(subject=one.name, message=said, schedule_id=one.pk)
+    for pk, name in starved().values_list("pk", "name")[:MOST]:
+        said = f"Refused {IN_A_ROW} times in a row: another run always has its lock name."
+        yield Seen(subject=name, message=said, schedule_id=pk)
 
 
 def _release(now: datetime, threshold: float) -> Iterator[Seen]:

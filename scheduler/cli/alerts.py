@@ -14,10 +14,12 @@ from scheduler.alerts.channels import title
 from scheduler.alerts.look import look
 from scheduler.alerts.trial import send_test
 from scheduler.models import Alert
+from scheduler.models.alert import OPEN_FIRST
 
 HELP = "Look at the rules of alerts now, list those that are not closed, or send a test to every channel."
 
 NOT_WELL, UNAVAILABLE = 1, 69
+MOST = 500  # alerts listed
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -39,17 +41,21 @@ def run(command: BaseCommand, *, action: str, format: str = "table", **options: 
     if action == "check":
         found = look(_who(), every=0)
         troubles = found.troubles if found else {}
-    rows = [_row(alert) for alert in Alert.objects.exclude(state=Alert.State.CLOSED)[:500]]
+    live = Alert.objects.exclude(state=Alert.State.CLOSED)
+    rows = [_row(alert) for alert in live.order_by(*OPEN_FIRST)[:MOST]]
+    more = max(live.count() - MOST, 0)
     for key, why in troubles.items():
         command.stderr.write(f"rule {key} could not be looked at: {why}")
-    _write(command, rows, format)
-    unwell = troubles or any(row["state"] == Alert.State.OPEN for row in rows)
+    if more:
+        command.stderr.write(f"{more} more are not closed and not listed")
+    _write(command, rows, more, format)
+    unwell = troubles or Alert.objects.filter(state=Alert.State.OPEN).exists()
     return NOT_WELL if action == "check" and unwell else None
 
 
-def _write(command: BaseCommand, rows: list[dict[str, Any]], format: str) -> None:
+def _write(command: BaseCommand, rows: list[dict[str, Any]], more: int, format: str) -> None:
     if format == "json":
-        command.stdout.write(json.dumps({"schema": 1, "alerts": rows}, indent=2))
+        command.stdout.write(json.dumps({"schema": 1, "alerts": rows, "more": more}, indent=2))
         return
     for row in rows:
         command.stdout.write("\t".join(str(value) for value in row.values()))

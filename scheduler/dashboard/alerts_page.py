@@ -16,6 +16,7 @@ from scheduler.charts.scale import duration_words
 from scheduler.dashboard.notes import Note
 from scheduler.dashboard.params import Link, Params, stamp
 from scheduler.models import Alert, AlertLook, AlertRule
+from scheduler.models.alert import OPEN_FIRST
 
 # Alerts on one page; the newest.
 MOST = 100
@@ -116,8 +117,9 @@ def rules() -> list[dict[str, Any]]:
 
 
 def as_json(state: str) -> dict[str, Any]:
-    """The alerts behind the page, instants in UTC."""
-    found = Alert.objects.filter(state=state) if state in GLYPHS else Alert.objects.exclude(state="closed")
+    """The alerts behind the page, instants in UTC; ``more``: how many are left out."""
+    live = Alert.objects.exclude(state="closed").order_by(*OPEN_FIRST)
+    found = Alert.objects.filter(state=state) if state in GLYPHS else live
     looks = AlertLook.objects.first()
     return {
         "schema": "aegis.alerts.1",
@@ -130,4 +132,5 @@ def as_json(state: str) -> dict[str, Any]:
             }
             for one in found[:MOST]
         ],
+        "more": max(found.count() - MOST, 0),
     }  # fmt: skip

@@ -8,6 +8,9 @@ from django.db.models.functions import Now
 
 from scheduler.models.stored import Stored
 
+# Of those that are not closed: open, muted, acknowledged; of each, the newest first.
+OPEN_FIRST = ("-state", "-last_seen", "-id")
+
 
 class AlertRule(Stored):
     """One rule as somebody set it. A rule without a row holds with its default (``scheduler.alerts.rules``)."""

@@ -160,6 +160,39 @@ def test_what_an_operators_switch_closed_is_not_missed(act: str) -> None:
     assert "missed" not in looked()
 
 
+def test_starvation_is_seen_however_many_schedules_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_beat()
+    monkeypatch.setattr(rules, "MOST", 2)
+    for name in ("a", "b", "c"):
+        make_schedule(name)
+    starved = make_schedule("zoo")
+    for number in range(3):
+        over(starved, 500 - number, outcome="prevented", reason="held by another")
+    Schedule.objects.update(next_fire_at=database_now())
+    assert looked()["starved"].subject == "zoo"
+
+
+def test_an_open_alert_is_not_hidden_by_many_that_somebody_looks_after(handler: Client) -> None:
+    a_beat()
+    missed(make_schedule("report"))
+    looked()
+    long_ago, soon = database_now() - timedelta(days=1), database_now() + timedelta(days=1)
+    Alert.objects.update(last_seen=long_ago)
+    Alert.objects.bulk_create(
+        Alert(rule="missed", subject=f"s{n}", message="m", state="acknowledged", last_seen=soon) for n in range(501)
+    )
+    out, err = StringIO(), StringIO()
+    call_command("aegis", "alerts", "list", "--format", "json", stdout=out, stderr=err)
+    said = json.loads(out.getvalue())
+    assert (len(said["alerts"]), said["more"], said["alerts"][0]["subject"]) == (500, 2, "report")
+    assert "2 more" in err.getvalue()
+    with pytest.raises(CommandError) as ended:
+        call_command("aegis", "alerts", "check", stdout=StringIO(), stderr=StringIO())
+    assert ended.value.returncode == 1
+    data = handler.get(reverse("admin:aegis_scheduler_alert_data")).json()
+    assert (len(data["alerts"]), data["more"], data["alerts"][0]["subject"]) == (100, 402, "report")
+
+
 def test_little_headroom_and_an_orphan_are_seen() -> None:
     a_beat()
     schedule = make_schedule("tight", alias="optimistic", ttl=10)
@@ -550,7 +583,7 @@ def test_the_command_is_for_cron() -> None:
     a_beat()
     out = StringIO()
     call_command("aegis", "alerts", "check", "--format", "json", stdout=out)
-    assert json.loads(out.getvalue()) == {"schema": 1, "alerts": []}
+    assert json.loads(out.getvalue()) == {"schema": 1, "alerts": [], "more": 0}
     Instance.objects.all().delete()
     make_schedule("due")
     with pytest.raises(CommandError) as ended:
