@@ -21,7 +21,7 @@ from scheduler.dashboard.impact import Answer, impact
 from scheduler.dashboard.links import Links
 from scheduler.dashboard.outcomes import DUPLICATE, OVERLAP, POSSIBLE
 from scheduler.dashboard.params import WIDTH, Params, span_links, stamp
-from scheduler.dashboard.schedule_table import COLUMNS, figures_of, schedule_rows
+from scheduler.dashboard.schedule_table import COLUMNS, figures_of, schedule_rows, worst
 from scheduler.dashboard.tiles import tiles
 from scheduler.dashboard.upcoming import (
     MOST_UPCOMING,
@@ -75,6 +75,7 @@ def context(found: Report, links: Links, data: str) -> dict[str, Any]:
         schedule_id=here.filter.schedule_id,
         around=lambda moment, schedule_id: _around(moment, schedule_id, params, links.timeline),
     )
+    shown = worst(figures.schedules)
     told = Found(
         figures=figures,
         header=here.header,
@@ -96,7 +97,9 @@ def context(found: Report, links: Links, data: str) -> dict[str, Any]:
         "more_paused": len(found.paused) > MOST_UPCOMING,
         "held": _held(found, links),
         "chart": _chart(found, links.timeline),
-        "schedules": schedule_rows(figures, links.around, links.timeline),
+        "schedules": schedule_rows(shown, links.around, links.timeline),
+        "more_schedules": len(figures.schedules) - len(shown),
+        "schedules_url": links.lists.get("schedule", ""),
         "columns": COLUMNS,
         "sums": figures_of(figures.total),
         "total": figures.total,
@@ -139,6 +142,7 @@ def _chart(found: Report, timeline: str) -> BarChart:
 def as_json(found: Report) -> dict[str, Any]:
     """The figures behind the page, instants in UTC."""
     here = found.counted
+    shown = worst(here.figures.schedules)
     return {
         "schema": "aegis.overview.1",
         "window": {"start": stamp(here.window.start), "end": stamp(here.window.end), "asked": here.span},
@@ -155,9 +159,8 @@ def as_json(found: Report) -> dict[str, Any]:
             }
             for name, (tally, bins) in here.figures.groups.items()
         ],
-        "schedules": [
-            {"id": key[0], "name": key[1], **_tally(tally)} for key, tally in here.figures.schedules.items()
-        ],
+        "schedules": [{"id": key[0], "name": key[1], **_tally(tally)} for key, tally in shown.items()],
+        "more_schedules": len(here.figures.schedules) - len(shown),
         "next_ticks": [
             {"schedule": one.name, "at": stamp(one.at), "strategy": one.strategy} for one in found.upcoming
         ],

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from aegis_site.demo.models import Effect
 from scheduler.charts import Window
-from scheduler.dashboard import params
+from scheduler.dashboard import params, schedule_table
 from scheduler.dashboard.impact import Impact
 from scheduler.models import Schedule, Tick
 from tests.support.engine import database_now, make_schedule
@@ -47,6 +47,33 @@ def tile(html: str, label: str) -> tuple[str, str]:
     assert found is not None, label
     leads = re.search(r'href="([^"]*)"', found[1])
     return words(found[1]).strip(), unescape(leads[1]) if leads else ""
+
+
+def test_the_worst_schedules_are_drawn_and_all_are_summed(
+    viewer: Client, overview: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_table, "MOST", 3)
+    bad = ticked(make_schedule("middle", alias="none", once_per_tick=False), -30)
+    for worker in ("worker1", "worker2"):
+        ran(bad, worker, -30, -20)
+    ticked(make_schedule("amissed"), -40, state="misfired", outcome="misfired", reason="late", missed_count=7)
+    for number, name in enumerate(("b", "c", "zoo")):
+        schedule = make_schedule(name)
+        for again in range(1 + number):
+            ran(ticked(schedule, -60 - 10 * again), "worker1", -60 - 10 * again, -59 - 10 * again)
+    html = overview(window="1h", at=AT)
+    table = html[html.index("Figures by schedule") :]
+    assert re.findall(r'<th scope="row">(?:<a[^>]*>)?([^<]+)', table)[:4] == ["amissed", "middle", "zoo", "All"]
+    assert "These are the 3 with the most trouble, and 2 more are in the sums." in words(table)
+    assert f'href="{reverse("admin:aegis_scheduler_schedule_changelist")}">All schedules' in table
+    told = viewer.get(url("dashboard_data", window="1h", at=AT)).json()
+    assert ([one["name"] for one in told["schedules"]], told["more_schedules"]) == (
+        ["amissed", "middle", "zoo"],
+        2,
+    )
+    assert told["total"]["ticks"] == 8
+    monkeypatch.setattr(schedule_table, "MOST", 5)
+    assert "more are in the sums" not in overview(window="1h", at=AT)
 
 
 def endings() -> None:
