@@ -14,6 +14,13 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 
+def offers(verb: str) -> bool:
+    """Whether an installed app has this verb: some are in a clone of Aegis and not in its wheel. Imports none."""
+    return any(
+        module_has_submodule(config.module, f"cli.{verb}") for config in apps.get_app_configs() if config.module
+    )
+
+
 def verbs() -> dict[str, ModuleType]:
     """Verb -> module, of every installed app; apps that are named earlier win."""
     found: dict[str, ModuleType] = {}

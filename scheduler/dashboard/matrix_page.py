@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.charts.looks import Look
+from scheduler.cli import offers
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.measured import Measured, measured
 from scheduler.dashboard.notes import Note
@@ -151,6 +152,7 @@ def context(found: Report, data: str) -> dict[str, Any]:
         "rows": found.rows,
         "legend": [look for answer, look in LOOKS.items() if answer is not Answer.NONE],
         "measured": here,
+        "soak": offers("soak"),
         "runs": [Link(text=str(run), url=f"?run={run.pk}", current=run.pk == here.run.pk) for run in here.runs]
         if here
         else [],

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from scheduler.charts import Window
 from scheduler.charts.scale import duration_words
+from scheduler.cli import offers
 from scheduler.dashboard import rows
 from scheduler.dashboard.params import Params
 from scheduler.models import Schedule
@@ -36,13 +37,8 @@ def cut_text(start: datetime, span: str = "24h") -> str:
 def empty_notes(params: Params, window: Window, now: datetime, schedule_id: int | None) -> list[Note]:
     """Why nothing is there, from the most general reason down, with a step that works."""
     if not Schedule.objects.exists():
-        return [
-            Note(
-                "No schedules yet. Add one, or run `manage.py aegis demo` to see some collide.",
-                "Add a schedule",
-                _add_schedule(),
-            )
-        ]
+        demo = ", or run `manage.py aegis demo` to see some collide" if offers("demo") else ""
+        return [Note(f"No schedules yet. Add one{demo}.", "Add a schedule", _add_schedule())]
     first, latest = rows.latest_tick(schedule_id, before=window.end), rows.latest_tick(schedule_id)
     if latest is None:
         return [_no_attempts(now, schedule_id)]

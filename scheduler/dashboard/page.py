@@ -22,6 +22,8 @@ from scheduler.models import Alert, Dashboard, FailureMatrix, Locks, Strategies,
 
 # In the order in which they stand above each page.
 PAGES: tuple[type[Model], ...] = (Dashboard, Timeline, Strategies, FailureMatrix, Locks, Workers, Alert)
+# Those that show a window of the ledger; the others know only what is now.
+FREEZABLE = (Dashboard, Timeline, Strategies)
 
 
 class PageAdmin(ReadOnlyList):
@@ -82,12 +84,15 @@ class PageAdmin(ReadOnlyList):
         return reverse(name, current_app=self.admin_site.name)
 
     def pages(self, request: HttpRequest) -> list[Link]:
-        """The pages that this user may see, the one that is shown marked; schedule and frozen "now" go along."""
+        """The pages that this user may see, the one that is shown marked.
+
+        The schedule goes along, and a frozen "now" to those that can be frozen.
+        """
         kept = Params({name: request.GET[name] for name in ("schedule", "at") if name in request.GET})
         return [
             Link(
                 text=str(model._meta.verbose_name_plural).capitalize(),
-                url=kept.url(self.path_of(model)),
+                url=kept.url(self.path_of(model), **({} if model in FREEZABLE else {"at": None})),
                 current=model is self.model,
             )
             for model in PAGES

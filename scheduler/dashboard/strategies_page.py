@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from scheduler.charts import BarChart, strips
 from scheduler.charts.scale import window_words
+from scheduler.cli import offers
 from scheduler.dashboard.bounds import interval_words, none_of
 from scheduler.dashboard.counted import Counted, counted
 from scheduler.dashboard.figures import Tally
@@ -121,6 +122,7 @@ def context(found: Report, timeline: str, data: str) -> dict[str, Any]:
         "rows": rows(found),
         "strips": _strips(here, timeline),
         "measured": found.measured,
+        "soak": offers("soak"),
         "data_url": params.url(data, window=here.span),
     }
 

@@ -409,6 +409,22 @@ def test_the_strip_tells_which_stores_answered_when_they_were_last_used(page: Ca
         assert re.search(r"Stores: redis did not answer 2\d s ago; database ok", words(page(name)))
 
 
+@pytest.mark.parametrize("name", ["dashboard", "timeline", "workers"])
+def test_a_frozen_now_goes_along_to_the_pages_that_it_freezes(page: Callable[..., str], name: str) -> None:
+    menu = re.search(r'<nav class="aegis-tabs".*?</nav>', page(name, at=AT, schedule=7), re.DOTALL)
+    assert menu is not None
+    links = re.findall(r'href="[^"]*/(\w+)/\?([^"]*)"', menu[0])
+    assert {page for page, query in links if "at=" in query} == {"dashboard", "timeline", "strategies"}
+    assert len(links) >= 5 and all("schedule=7" in query for _, query in links)
+
+
+@pytest.mark.parametrize("name", ["dashboard", "timeline"])
+def test_an_empty_page_names_no_verb_that_the_wheel_lacks(page: Callable[..., str], settings: Any, name: str) -> None:
+    assert "aegis demo" in page(name)
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "aegis_site.demo"]
+    assert "No schedules yet. Add one" in page(name) and "aegis demo" not in page(name)
+
+
 @pytest.mark.parametrize("name", ["dashboard", "timeline"])
 def test_an_empty_page_says_why_and_what_to_do(page: Callable[..., str], name: str) -> None:
     assert "No schedules yet. Add one" in page(name)

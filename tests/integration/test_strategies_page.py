@@ -187,6 +187,18 @@ def test_every_cell_says_what_is_documented_and_what_was_not_tested(page: Callab
             assert matrix_cell(html, failure.key, strategy).startswith(failure.cells[strategy].answer.value)
 
 
+def test_a_project_of_others_is_told_of_no_verb_that_it_lacks(
+    page: Callable[..., str], settings: Any, tmp_path: Path
+) -> None:
+    runs = re.compile(r"manage\.py aegis soak")
+    assert runs.search(page("failurematrix")) and runs.search(page("strategies"))
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "aegis_site.soak"]
+    for name in ("failurematrix", "strategies"):
+        assert not runs.search(page(name)) and "manage.py aegis matrix load" in page(name)
+    load(tmp_path, soak(cells=[{}]))
+    assert not runs.search(page("failurematrix")) and "1,500 ticks in 70 s" in page("failurematrix")
+
+
 def test_a_measured_cell_stands_beside_the_documented_one_with_its_conditions(
     page: Callable[..., str], tmp_path: Path
 ) -> None:
