@@ -19,7 +19,7 @@ from django.db.models import DateTimeField, Value
 from django.db.models.functions import Now
 from django.db.models.lookups import GreaterThan
 
-from scheduler.changes import Refused, Who, note
+from scheduler.changes import Refused, Who, checked, note
 from scheduler.models import Schedule
 from scheduler.recurrence_rules import InvalidRecurrence, check_year
 
@@ -32,11 +32,9 @@ def pause(name: str, *, why: str, who: Who, until: datetime | None = None) -> Sc
     Returns it as stored. Raises ``Refused`` without a reason, for an end that is naive, too far away or has passed
     by the database's clock, and ``Schedule.DoesNotExist``.
     """
-    why = why.strip()
+    why = checked(why)
     if not why:
         raise Refused("A pause needs a reason: whoever finds it next week will ask for one.")
-    if len(why) > 500:
-        raise Refused(f"The reason has {len(why)} characters; at most 500 are kept. Shorten it.")
     if until is not None and until.utcoffset() is None:
         raise Refused(f"The end {until.isoformat()} has no time zone; write {until.isoformat()}Z for UTC.")
     try:

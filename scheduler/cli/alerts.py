@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand
 from scheduler.alerts.channels import title
 from scheduler.alerts.look import look
 from scheduler.alerts.trial import send_test
+from scheduler.cli._table import of_rows
 from scheduler.models import Alert
 from scheduler.models.alert import OPEN_FIRST
 
@@ -56,9 +57,8 @@ def run(command: BaseCommand, *, action: str, format: str = "table", **options: 
 def _write(command: BaseCommand, rows: list[dict[str, Any]], more: int, format: str) -> None:
     if format == "json":
         command.stdout.write(json.dumps({"schema": 1, "alerts": rows, "more": more}, indent=2))
-        return
-    for row in rows:
-        command.stdout.write("\t".join(str(value) for value in row.values()))
+    elif rows:
+        command.stdout.write(of_rows(rows))
 
 
 def _row(alert: Alert) -> dict[str, Any]:

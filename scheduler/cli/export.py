@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from scheduler.cli._operate import _instant
 from scheduler.exporting import EXPORTS, FORMATS, lines
 
 HELP = "Write executions or ticks to stdout as CSV or JSON lines, oldest first."
+PIPE_CLOSED = 141  # as a shell calls the end by SIGPIPE
 ALL = 2**62  # the command has no limit unless one is given
 
 
@@ -40,6 +42,11 @@ def run(
     if schedule is not None:
         limits[of_schedule] = named(schedule)
     rows = export.model._default_manager.filter(**{key: value for key, value in limits.items() if value is not None})
-    for line in lines(export, rows.order_by(export.due, "pk"), format, ALL):
-        command.stdout.write(line, ending="")
+    try:
+        for line in lines(export, rows.order_by(export.due, "pk"), format, ALL):
+            command.stdout.write(line, ending="")
+        command.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), command.stdout.fileno())  # for what Python writes at its end
+        raise SystemExit(PIPE_CLOSED) from None
     return None

@@ -18,7 +18,8 @@ from scheduler.models import Tick
 from scheduler.states import TickOutcome
 
 HELP = (
-    "Run a schedule now, under its lock. Exit 0: it ran; 1: it failed; 75: held, or not over in time; 69: no store."
+    "Run a schedule now, under its lock. Exit 0: it ran; 1: it failed; 2: not asked for; 75: held, or not over in "
+    "time; 69: no store."
 )
 
 RAN, FAILED, HELD, UNAVAILABLE = 0, 1, 75, 69

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from scheduler.cli import _operate
 from scheduler.cli._named import named
+from scheduler.cli._table import of_rows
 from scheduler.jitter import delay
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
@@ -45,13 +46,9 @@ def run(command: BaseCommand, *, action: str, **options: Any) -> int | None:
     if options["format"] == "json":
         command.stdout.write(json.dumps({"schema": 1, action: rows}, indent=2))
         return None
-    for row in rows:
-        command.stdout.write("\t".join(_cell(value) for value in row.values()))
+    if rows:
+        command.stdout.write(of_rows(rows, without=["once_per_tick"]))
     return None
-
-
-def _cell(value: Any) -> str:
-    return "; ".join(value) if isinstance(value, list) else str(value)
 
 
 def _list() -> list[dict[str, Any]]:
@@ -62,7 +59,8 @@ def _list() -> list[dict[str, Any]]:
             "state": schedule.state_word(now),
             "next_fire_at": schedule.next_fire_at.isoformat() if schedule.next_fire_at else None,
             "strategy": schedule.lock.alias_in_force or schedule.lock.alias_wanted,
-            "once_per_tick": schedule.once_per_tick,
+            "tick_guard": schedule.once_per_tick,
+            "once_per_tick": schedule.once_per_tick,  # as it was called before
             "task": schedule.task,
             "notes": notes(schedule, now),
         }

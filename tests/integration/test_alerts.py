@@ -590,6 +590,8 @@ def test_the_command_is_for_cron() -> None:
         call_command("aegis", "alerts", "check", stdout=(out := StringIO()))
     assert ended.value.returncode == 1
     assert "Beat silent" in out.getvalue()
+    call_command("aegis", "alerts", "list", stdout=(out := StringIO()))
+    assert out.getvalue().split()[:4] == ["ID", "STATE", "RULE", "SUBJECT"]
     call_command("aegis", "alerts", "test", stdout=(out := StringIO()))
     assert "log\ttold" in out.getvalue()
 

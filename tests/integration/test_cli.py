@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from datetime import datetime
 from io import StringIO
+from urllib.parse import quote
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,10 +16,14 @@ from aegis_site.demo.fleet import FleetError, free_port
 from scheduler.jitter import delay
 from scheduler.minting import mint
 from scheduler.models import LockName, Schedule, ScheduleChange, Tick
+from scheduler.pausing import pause
 from tests.support import CeleryProcesses
 from tests.support.engine import make_schedule
+from tests.support.processes import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+TASK = "aegis_site.demo.tasks.send_digest"
 
 
 def said(*arguments: str) -> str:
@@ -56,6 +62,23 @@ def test_every_verb_that_needs_the_database_says_that_it_is_away(celery_processe
         assert status == 69, (verb, log)
         assert "The database does not answer: " in log and "Traceback" not in log, (verb, log)
         assert "hunter2" not in log
+
+
+def test_every_verb_says_that_the_tables_are_not_there_yet(celery_processes: CeleryProcesses) -> None:
+    address = database_url()
+    options = quote("-c search_path=nowhere")
+    bare = {"DATABASE_URL": f"{address}{'&' if '?' in address else '?'}options={options}"}
+    asked = ["schedules list", "matrix list", "status", "alerts list", "alerts check", "export executions", "roles",
+             "run report", "prune --older-than 90", "locks list"]  # fmt: skip
+    started = {
+        verb: celery_processes.python(verb.replace(" ", "-"), "manage.py", "aegis", *verb.split(), env=bare)
+        for verb in asked
+    }
+    for verb, process in started.items():
+        status, log = process.wait(60), process.log.read_text()
+        assert status == 69, (verb, log)
+        assert "The tables are not those of this version: run `manage.py migrate`." in log, (verb, log)
+        assert "Traceback" not in log, (verb, log)
 
 
 def test_next_says_how_much_later_each_run_is_published() -> None:
@@ -114,11 +137,25 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(arguments: tuple[str
     assert not ScheduleChange.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "arguments", [("pause",), ("resume",), ("enable",), ("disable",), ("retarget", "--lock", "optimistic")]
+)
+def test_a_reason_that_is_too_long_is_refused_alike(arguments: tuple[str, ...]) -> None:
+    make_schedule("report", enabled=arguments[0] != "enable")
+    if arguments[0] == "resume":
+        pause("report", why="audit", who="ada")
+    before = ScheduleChange.objects.count()
+    action, *more = arguments
+    with pytest.raises(CommandError, match=r"501 characters; at most 500 are kept. Shorten it"):
+        said("schedules", action, "report", *more, "--reason", "x" * 501)
+    assert ScheduleChange.objects.count() == before
+
+
 def test_an_unknown_schedule_is_refused_with_those_that_exist() -> None:
     make_schedule("report")
     with pytest.raises(CommandError, match=r"'reprot'.*report") as refusal:
         said("schedules", "next", "reprot")
-    assert refusal.value.returncode == 1
+    assert refusal.value.returncode == 2
 
 
 def test_seed_can_be_repeated() -> None:
@@ -131,7 +168,15 @@ def test_seed_can_be_repeated() -> None:
 def test_list_has_no_escape_codes_when_it_is_piped() -> None:
     make_schedule("report", every_seconds=60)
     assert "\x1b" not in said("schedules", "list")
-    assert "report\tActive" in said("schedules", "list")
+    head, row = said("schedules", "list").splitlines()
+    assert head.split() == ["NAME", "STATE", "NEXT", "FIRE", "AT", "STRATEGY", "TICK", "GUARD", "TASK", "NOTES"]
+    assert re.split(r"  +", row) == ["report", "Active", "-", "database", "on", TASK, "-"]
+
+
+def test_list_calls_the_tick_guard_as_everything_else_does() -> None:
+    make_schedule("report", once_per_tick=False)
+    row = json.loads(said("schedules", "list", "--format", "json"))["list"][0]
+    assert (row["tick_guard"], row["once_per_tick"]) == (False, False)
 
 
 def test_a_port_in_use_is_told_with_the_remedy() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from io import StringIO
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -20,6 +24,7 @@ from scheduler.exporting import EXPORTS, neutral
 from scheduler.models import Schedule
 from tests.browser import seed
 from tests.support.engine import make_schedule
+from tests.support.processes import PROJECT, database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -172,3 +177,16 @@ def test_the_command_writes_the_same_from_an_instant_on() -> None:
     ]
     with pytest.raises(CommandError, match="no schedule"):
         call_command("aegis", "export", "ticks", "--schedule", "nobody", stdout=StringIO())
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_without_a_word() -> None:
+    """As ``aegis export executions | head -1`` does: more is written than a pipe holds."""
+    few(number=400)
+    command = [sys.executable, "manage.py", "aegis", "export", "executions"]
+    environment = {**os.environ, "DATABASE_URL": database_url()}
+    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("id,due,")
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(60), said) == (141, "")

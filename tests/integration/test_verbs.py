@@ -313,7 +313,7 @@ def command(*arguments: str) -> tuple[int, str]:
 
 def test_the_command_says_by_its_exit_status_what_became_of_the_run() -> None:
     schedule = make_schedule("one")
-    assert command("run", "nosuch")[0] == 1
+    assert command("run", "nosuch")[0] == 2
     status, said = command("run", "one", "--wait", "0", "--key", "k", "--format", "json")
     found = json.loads(said)
     assert status == 75 and found["state"] == "Asked for" and not found["over"]

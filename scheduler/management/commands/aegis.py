@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, ProgrammingError
 
 from scheduler.cli import verbs
 from scheduler.error_text import storable
 from scheduler.exceptions import LedgerUnavailable
 
 UNAVAILABLE = 69
+_UNDEFINED = ("42P01", "42703")  # no such table, no such column
+_OTHER_TABLES = "The tables are not those of this version: run `manage.py migrate`."
 
 
 class Command(BaseCommand):
@@ -30,7 +32,11 @@ class Command(BaseCommand):
         """Run the verb; a status other than 0 becomes the exit status."""
         try:
             status = verbs()[verb].run(self, **options)
-        except (OperationalError, InterfaceError, LedgerUnavailable) as trouble:
+        except (OperationalError, InterfaceError, ProgrammingError, LedgerUnavailable) as trouble:
+            if getattr(trouble.__cause__, "sqlstate", None) in _UNDEFINED:
+                raise CommandError(_OTHER_TABLES, returncode=UNAVAILABLE) from trouble
+            if isinstance(trouble, ProgrammingError):
+                raise
             said = storable((str(trouble).splitlines() or [""])[0] or type(trouble).__name__, 300)
             raise CommandError(f"The database does not answer: {said}", returncode=UNAVAILABLE) from trouble
         if status:
