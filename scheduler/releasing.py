@@ -17,7 +17,7 @@ from django.db import transaction
 
 from locks import lock_backends
 from locks.base import LeaseInfo
-from scheduler.changes import Refused, Who
+from scheduler.changes import Refused, Who, checked
 from scheduler.doctor.bounded import Asked, NotAnswered
 from scheduler.limits import TooOften, admit
 from scheduler.models import LockRelease
@@ -69,11 +69,9 @@ def release(
     ``seen``: what the operator was shown, for the record. Raises ``Refused`` without a reason, for an alias that
     LOCKS has not, and ``TooOften``. Do not call it in a transaction: the row is stored before the store is asked.
     """
-    why = why.strip()
+    why = checked(why)
     if not why:
         raise Refused("A release needs a reason; it is kept with who did it.")
-    if len(why) > 500:
-        raise Refused(f"The reason has {len(why)} characters; at most 500 are kept. Shorten it.")
     refuse_unknown(alias)
     row = _recorded(alias, name, lease_id, why, who, seen)
     result, detail = _asked(alias, name, lease_id)
