@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
 
 import pytest
+from django.db.models import Field
 
+from locks import backends
+from locks.backends.base import BaseLockBackend
+from scheduler import task
 from scheduler.cli import verbs
 from scheduler.conf import DEFAULTS
+from scheduler.context import RunContext
 from scheduler.doctor.examination import TOPICS
 from scheduler.failures import FAILURES, STRATEGIES
+from scheduler.models import Schedule
 from scheduler.states import ExecutionState, TickOutcome, TickState
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -82,3 +93,44 @@ def test_the_failure_modes_are_the_table_of_the_failure_matrix_word_for_word() -
     assert shown[0] == ["what happens", *(f"`{alias}`" for alias in STRATEGIES)]
     known = [[row.title, *(row.cells[alias].words for alias in STRATEGIES)] for row in FAILURES]
     assert shown[1:] == known
+
+
+def of_tasks(heading: str) -> str:
+    page = (PROJECT / "docs/reference/tasks-and-schedules.md").read_text()
+    return page.split(f"\n## {heading}", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_option_of_an_exclusive_task_is_named() -> None:
+    known = re.findall(r'options\.pop\("(\w+)"', inspect.getsource(task.exclusive_task))
+    assert set(FIRST_CELL.findall(of_tasks("`@exclusive_task`"))) - {"option"} == set(known) != set()
+
+
+def test_all_that_a_body_is_given_is_named() -> None:
+    inside = {"kept", "guards", "of"}
+    members = {name for name in vars(RunContext) if not name.startswith("_")} | {f.name for f in fields(RunContext)}
+    cells = re.findall(r"^\| (`.+?) \|", of_tasks("`RunContext`"), re.M)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)", cell)} == members - inside
+
+
+def test_every_field_of_a_schedule_is_named_with_its_default() -> None:
+    section = of_tasks("Fields of a schedule")
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? \|", section, re.M))
+    concrete = [field for field in Schedule._meta.concrete_fields if not field.primary_key]
+    assert rows == {field.name: default_of(field) for field in concrete if field.editable}
+    assert {field.name for field in concrete if f"`{field.name}`" not in section} == set()
+
+
+def default_of(field: Field[Any, Any]) -> str:
+    if not field.has_default():
+        return "None" if field.null else '""' if field.blank else "required"
+    value = field.get_default()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def test_every_option_of_a_backend_is_named() -> None:
+    page = (PROJECT / "docs/reference/settings.md").read_text()
+    table = page[page.index("| option | of |") : page.index("Where Django goes through PgBouncer")]
+    modules = [import_module(f"locks.backends.{found.name}") for found in iter_modules(backends.__path__)]
+    kinds = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    known = {name for one in kinds if issubclass(one, BaseLockBackend) for name in one.params_validator.options}
+    assert set(re.findall(r"^\| `(\w+)`", table, re.M)) - {"option"} == known != set()
