@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -48,9 +48,14 @@ class Delivery:
         }
 
 
-def task_id_of(tick_id: int, attempt: int) -> str:
-    """One task id per (tick, attempt): copies share it, so a revoke reaches them all and results do not multiply."""
-    return str(uuid5(NAMESPACE_URL, f"aegis:tick:{tick_id}:{attempt}"))
+def task_id_of(tick: Any) -> str:
+    """One task id for a tick, its attempt and its deadline.
+
+    Copies share it, so a revoke reaches them all and results do not multiply. With another deadline it is another:
+    for three hours a worker takes the id of a message that has expired for revoked.
+    """
+    until = tick.deadline.astimezone(UTC).isoformat()
+    return str(uuid5(NAMESPACE_URL, f"aegis:tick:{tick.id}:{tick.attempt}:{until}"))
 
 
 def stamp(tick: Any) -> dict[str, Any]:

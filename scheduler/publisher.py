@@ -87,16 +87,16 @@ def _broker_errors() -> tuple[type[BaseException], ...]:
 
 
 def _send(tick: Tick, producer: Any) -> None:
+    # A call keeps the id under which somebody waits for its result. So it must not expire in Celery either: a worker
+    # would take the next attempt for a revoked one. Others expire there, where a backlog costs least.
+    call = calls.task_id_of(tick.manual_key)
     current_app.send_task(
         tick.task,
         args=tick.args,
         kwargs=tick.kwargs,
-        # A call keeps the id under which somebody waits for its result.
-        task_id=calls.task_id_of(tick.manual_key) or task_id_of(tick.id, tick.attempt),
+        task_id=call or task_id_of(tick),
         headers={HEADER: stamp(tick)},
-        # None, also where the task has one: for three hours a worker takes the id of a message that has expired for
-        # revoked, and would refuse the tick's next message. What comes after the deadline is refused by its start.
-        expires=None,
+        expires=None if call else tick.deadline,
         retries=tick.retries,
         producer=producer,
         retry=False,

@@ -105,7 +105,7 @@ def test_a_revoked_waiting_message_closes_its_tick(celery_processes: CeleryProce
     assert busy is not None
     tick = make_tick(make_schedule(task=SHORT), dispatch_at=database_now())
     Ticker()._redispatch()
-    app.control.revoke(task_id_of(tick.pk, 1))
+    app.control.revoke(task_id_of(tick))
     wait_until(lambda: "flagged as revoked" in worker.log.read_text(), message="the worker has heard of it")
     let_out(busy.tick)
     wait_until(lambda: Tick.objects.get(pk=tick.pk).state == TickState.CLOSED, timeout=30, message="it is closed")

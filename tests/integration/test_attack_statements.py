@@ -302,14 +302,14 @@ def test_a_late_return_is_written_once() -> None:
 # What beats do
 
 
-def test_a_message_carries_celerys_count_of_retries_and_does_not_expire() -> None:
+def test_a_message_carries_its_deadline_and_celerys_count_of_retries() -> None:
     tick = make_tick(due_schedule(), attempt=3, retries=2, queue=QUEUE, dispatch_at=database_now())
     Ticker()._redispatch()
     with app.connection_for_write() as broker:
         message = json.loads(broker.default_channel.client.lindex(QUEUE, 0))
     headers = message["headers"]
     assert headers["retries"] == 2
-    assert headers["expires"] is None  # a worker would take the tick's next message for a revoked one
+    assert datetime.fromisoformat(headers["expires"]) == tick.deadline
     assert headers["aegis"]["attempt"] == 3
     assert json.loads(base64.b64decode(message["body"]))[0] == tick.args
 

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -304,6 +305,7 @@ def test_the_next_attempt_of_a_call_repeats_its_message() -> None:
         "id-of-call", "group-id", 0, "root",
     )  # fmt: skip
     assert headers["retries"] == 1 and headers[HEADER]["attempt"] == 2 and headers["timelimit"] == [60, 30]
+    assert headers["expires"] is None  # under this id a worker would take the attempt after it for a revoked one
     assert embed["chain"][0]["task"] == "next" and embed["callbacks"][0]["task"] == "linked"
 
 
@@ -323,5 +325,5 @@ def test_a_tick_is_sent_with_the_options_of_its_task(
         message = connection.SimpleQueue(queue).get(timeout=5)
         message.ack()
     assert message.headers["ignore_result"] is False  # the project's setting ignores results
-    assert message.headers["expires"] is None
+    assert datetime.fromisoformat(message.headers["expires"]) == tick.deadline
     assert message.properties["priority"] == priority

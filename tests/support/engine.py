@@ -80,5 +80,5 @@ def make_tick(schedule: Schedule, *, seconds_ago: float = 0.0, **fields: Any) ->
 
 def delivery_of(tick: Tick, worker: str = "worker@test", **changes: Any) -> Delivery:
     """What a worker that received the tick's message would hold."""
-    received = read_stamp(stamp(tick), task_id=task_id_of(tick.id, tick.attempt), worker=worker)
+    received = read_stamp(stamp(tick), task_id=task_id_of(tick), worker=worker)
     return replace(received, **changes)
