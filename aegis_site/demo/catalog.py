@@ -42,7 +42,7 @@ DEMONSTRATIONS = (
         every=2,
         seconds=1.0,
         once_per_tick=False,
-        notes="Neither a lock nor the tick guard: every worker that hears of a tick runs it.",
+        notes="Stored without a lock and without the tick guard: every worker that hears of a tick runs it.",
     ),
     _guarded("database", "settle_invoices", seconds=3.0, word="long"),
     _guarded("optimistic", "settle_invoices", seconds=0.5, word="short"),

@@ -57,7 +57,7 @@ class Facts:
     """Of one schedule. ``ticks``: the newest first; the counts are those of 24 hours, or ``counted_from`` then on.
 
     ``counts``: ticks by how they ended; ``overlaps`` and ``possible``: bodies too many; ``missed``: fire times;
-    ``once``: ticks that one body ran to its end, and none beside it.
+    ``once``: ticks that one body ran to its end, and none beside it. ``prevented``: second runs, each try of one.
     """
 
     ticks: list[TickFact] = field(default_factory=list)
@@ -66,13 +66,9 @@ class Facts:
     possible: int = 0
     missed: int = 0
     once: int = 0
+    prevented: int = 0
     counted_from: datetime | None = None
     lease: Lease | None = None
-
-    @property
-    def prevented(self) -> int:
-        """Ticks that gave way to a run inside."""
-        return self.counts[TickOutcome.PREVENTED]
 
     @property
     def last(self) -> TickFact | None:
@@ -132,6 +128,7 @@ def _count(found: Mapping[int, Facts], now: datetime) -> None:
             facts.overlaps += tally.too_many[OVERLAP]
             facts.possible += tally.too_many[POSSIBLE]
             facts.missed += tally.missed
+            facts.prevented += sum(tally.refusals.values())
             facts.once += tally.outcomes[TickOutcome.EXECUTED]
 
 

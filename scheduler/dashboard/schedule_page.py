@@ -24,6 +24,7 @@ from scheduler.explain import FireTimePreview
 from scheduler.models import Schedule, ScheduleChange, Tick
 from scheduler.notes import notes
 from scheduler.running import BY_HAND, inside
+from scheduler.states import TickOutcome
 
 NEXT = 5
 TICKS = 15  # shown in the list of the latest
@@ -95,10 +96,13 @@ def figures(facts: Facts) -> list[tuple[str, str]]:
     shown = [("Ticks, 24 h", f"{total}"), ("Ran once", ran), ("Overlaps", met)]
     if facts.possible:
         shown.append(("Possible overlaps", f"{facts.possible}"))
+    shown.append(("Prevented", str(facts.prevented)))
+    if gave_way := facts.counts[TickOutcome.PREVENTED]:
+        shown.append(("Gave way", str(gave_way)))
     shown += [
         (outcome(key).label, str(numbers.get(key, 0)))
-        for key in ("prevented", "misfired", "failed", "lost", "abandoned", "blocked")
-        if numbers.get(key) or key in ("prevented", "misfired")
+        for key in ("misfired", "failed", "lost", "abandoned", "blocked")
+        if numbers.get(key) or key == "misfired"
     ]
     for label, share in (("p50", 0.5), ("p95", 0.95), ("Longest", 1.0)):
         found = facts.percentile(share)
