@@ -22,6 +22,7 @@ import pytest
 from aegis_site.embedded import FolderInUse, Services
 from aegis_site.stores import REQUIRED
 from tests.support import CeleryProcesses
+from tests.support.doors import FOLDER
 from tests.support.forked import stop_fork_server
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -121,7 +122,9 @@ def services(request: pytest.FixtureRequest) -> Iterator[Services]:
 
 
 @pytest.fixture
-def celery_processes(transactional_db: None, tmp_path: Path) -> Iterator[CeleryProcesses]:
+def celery_processes(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CeleryProcesses]:
     """Start real workers and beats on the test database: `celery_processes.worker(...)`, `.beat(...)`.
 
     The broker is emptied first. The processes are stopped before the test's tables are emptied.
@@ -130,6 +133,9 @@ def celery_processes(transactional_db: None, tmp_path: Path) -> Iterator[CeleryP
 
     with app.connection_for_write() as connection:
         connection.default_channel.client.flushdb()
+    doors = tmp_path / "doors"
+    doors.mkdir()
+    monkeypatch.setenv(FOLDER, str(doors))
     processes = CeleryProcesses(tmp_path)
     yield processes
     processes.stop()

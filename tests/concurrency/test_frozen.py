@@ -17,13 +17,13 @@ import psutil
 import pytest
 
 from aegis_site.demo.models import Effect
-from aegis_site.demo.tasks import DatabaseClock
 from locks import lock_backends
 from scheduler.context import RunContext
 from scheduler.models import Execution, Schedule
 from scheduler.publisher import publish
 from scheduler.states import ExecutionState
 from tests.support import CeleryProcesses, wait_until
+from tests.support.doors import open_door
 from tests.support.engine import make_schedule, make_tick
 from tests.support.loss import EXCLUSIVE, start_later
 
@@ -117,11 +117,6 @@ def overtaken_runs(celery_processes: CeleryProcesses, task: str, aliases: list[s
     return done
 
 
-def let_out(frozen: list[Frozen]) -> None:
-    for one in frozen:
-        Effect.objects.filter(schedule=one.schedule.name).update(left_at=DatabaseClock())
-
-
 def overtaken(task: str, names: list[tuple[str, str]]) -> list[Frozen]:
     """One batch."""
     stopped = freeze(task, names)
@@ -137,7 +132,8 @@ def overtaken(task: str, names: list[tuple[str, str]]) -> list[Frozen]:
         thaw(frozen)
         if task == "scribble_carelessly":
             wait_until(lambda: all(one.stale for one in frozen), timeout=60, message="all have written more")
-            let_out(frozen)
+            for one in frozen:
+                open_door(one.schedule.name)
         wait_until(lambda: all(one.over for one in frozen), timeout=60, message="all are out of their bodies")
     return frozen
 

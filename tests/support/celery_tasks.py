@@ -12,15 +12,16 @@ from aegis_site.demo.models import Effect
 from aegis_site.demo.tasks import STEP, done, work
 from locks import LeaseLost
 from scheduler import ExclusiveTask, RunContext, exclusive_task
+from tests.support.doors import is_open
 from tests.support.loss import take_lease_away
-from tests.support.loss_tasks import LONG, has_left, write
+from tests.support.loss_tasks import LONG, write
 
 
 def nap(context: RunContext, seconds: float) -> int:
     """Be inside for some seconds, or until `let_out`, with an effect that says when."""
     end = time.monotonic() + seconds
     with done(Effect.Kind.DIGEST, context):
-        while (left := end - time.monotonic()) > 0 and not has_left(context.schedule):
+        while (left := end - time.monotonic()) > 0 and not is_open(context.schedule):
             work(context, min(STEP, left))
     return context.attempt
 

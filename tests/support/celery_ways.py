@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from aegis_site.demo.models import Effect
-from aegis_site.demo.tasks import DatabaseClock
 from scheduler.models import Execution, Tick
 from scheduler.publisher import publish
 from scheduler.states import ExecutionState
 from tests.support import wait_until
+from tests.support.doors import open_door
 from tests.support.engine import make_schedule, make_tick
 
 TASKS = "tests.support.celery_tasks"
@@ -72,7 +72,7 @@ def let_out(*ticks: Tick) -> None:
     """Let the bodies of the ticks end that would be inside for long. Whatever comes later under them is short."""
     for tick in ticks:
         wait_until(Effect.objects.filter(schedule=tick.schedule_name).exists, message="the body is inside")
-        Effect.objects.filter(schedule=tick.schedule_name).update(left_at=DatabaseClock())
+        open_door(tick.schedule_name)
 
 
 def closed(tick: Tick, timeout: float = 40) -> Tick:

@@ -10,6 +10,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from aegis_site.demo.models import Effect
 from aegis_site.demo.tasks import DatabaseClock
 from scheduler import RunContext, exclusive_task
+from tests.support.doors import is_open
 from tests.support.loss import lose_lease
 
 LONG = 120.0  # seconds; no body gets that far
@@ -23,15 +24,10 @@ def write(context: RunContext, subject: str) -> None:
     )  # fmt: skip
 
 
-def has_left(schedule: str) -> bool:
-    """Whether a body of the schedule has left, or was told to."""
-    return Effect.objects.filter(schedule=schedule, left_at__isnull=False).exists()
-
-
 def scribble(context: RunContext, *, guarded: bool) -> None:
     """Write all the time, and never ask whether the lease still holds."""
     end = time.monotonic() + LONG
-    while time.monotonic() < end and not has_left(context.schedule):
+    while time.monotonic() < end and not is_open(context.schedule):
         time.sleep(0.002)  # eight of them share the machine with their keep-alives
         with context.commit_guard() if guarded else nullcontext():
             write(context, f"token {context.fencing_token}")
