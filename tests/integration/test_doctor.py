@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -165,7 +166,8 @@ def test_a_clock_that_is_wrong_and_a_migration_that_is_missing(monkeypatch: pyte
 
     real = time.time
     monkeypatch.setattr("scheduler.doctor.database.time.time", lambda: real() + 5)
-    assert "clock is +5.0" in only("postgres", "warn")
+    # The exchange takes a moment, and by half of it the answer may be off.
+    assert re.search(r"clock is \+(4\.[5-9]|5\.[0-4])", only("postgres", "warn"))
     monkeypatch.undo()
     newest = MigrationRecorder.Migration.objects.filter(app="aegis_scheduler").order_by("name").last()
     assert newest is not None
