@@ -1,8 +1,8 @@
 """The tests are alive: known mistakes, put into a copy of the code, each turn them red.
 
 The copy runs against the session's own services, in a database of its own. `make test-mutations` tries all of them,
-`make test` those that promises hang on; CI a sample of the others as well: some take a minute, until a test has
-waited in vain. That every mistake can still be made is checked for all.
+`make test` those that promises hang on: some of the others take a minute, until a test has waited in vain, and a few
+are caught only where two threads really meet. That every mistake can still be made is checked for all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 
 MUTATIONS = [*OF_CELERY, *OF_LOCKS, *OF_LOSS, *OF_SESSIONS, *OF_THE_DOCTOR, *OF_THE_ENGINE, *OF_THE_POLICIES]
 
-# AEGIS_MUTATIONS: one in so many is tried, besides those that are never left out.
+# AEGIS_MUTATIONS, all or sample: one in so many is tried, besides those that are never left out.
 ONE_IN = {"all": 1, "sample": 16}.get(os.environ.get("AEGIS_MUTATIONS", ""))
 TRIED = [m for n, m in enumerate(MUTATIONS) if m.never_left_out or (ONE_IN and n % ONE_IN == 0)]
 
