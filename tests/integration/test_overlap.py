@@ -26,6 +26,7 @@ from tests.integration.test_runner import in_a_thread, nothing
 from tests.integration.test_ticker import Clock, dead_execution, passes
 from tests.support import wait_until
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
+from tests.support.loss import lock_waiters
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,26 +128,31 @@ def test_each_schedule_of_a_shared_name_has_a_place_of_its_own() -> None:
 
 
 def test_two_that_are_refused_at_the_same_moment_get_one_place() -> None:
-    """Both statements see an empty place; the constraint decides, and the loser is told that the queue is full."""
+    """All statements see an empty place; the constraint decides, and the losers are told that the queue is full.
+
+    They meet at the rows of their ticks, which are locked until each has begun: all have looked before one is stored.
+    """
     schedule = queueing()
-    ticks = [make_tick(schedule, seconds_ago=n) for n in range(6)]
+    ticks = [make_tick(schedule, seconds_ago=n) for n in range(3)]
     gate = threading.Barrier(len(ticks))
     outcomes: list[Outcome] = []
 
     def body(context: RunContext) -> None:
-        with hooked("after-refusal", lambda: _meet(gate)):
-            threads = [
-                threading.Thread(target=lambda tick=tick: outcomes.append(run(delivery_of(tick), nothing)))
-                for tick in ticks
-            ]
+        threads = [
+            threading.Thread(target=lambda tick=tick: outcomes.append(run(delivery_of(tick), nothing)))
+            for tick in ticks
+        ]
+        with hooked("after-refusal", lambda: _meet(gate)), transaction.atomic():
+            list(Tick.objects.filter(pk__in=[t.pk for t in ticks]).select_for_update())
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join(timeout=30)
+            wait_until(lambda: lock_waiters() == len(ticks), message="all have begun")
+        for thread in threads:
+            thread.join(timeout=30)
         assert {outcome.state for outcome in outcomes} == {ExecutionState.PREVENTED}
         assert len(outcomes) == len(ticks)
         states = list(Tick.objects.filter(pk__in=[t.pk for t in ticks]).values_list("state", flat=True))
-        assert sorted(states) == [TickState.CLOSED] * 5 + [TickState.WAITING]
+        assert sorted(states) == [TickState.CLOSED] * 2 + [TickState.WAITING]
 
     run(delivery_of(make_tick(schedule, seconds_ago=1000)), body)
 
@@ -220,14 +226,7 @@ def test_a_run_that_ends_between_the_refusal_and_the_wait_does_not_leave_the_tic
 def _await_row_lock() -> None:
     """Return when a statement of the ledger waits for the row that this thread holds."""
 
-    def waiting() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'aegis' AND wait_event_type = 'Lock'"
-            )
-            return bool(cursor.fetchone()[0])
-
-    wait_until(waiting, timeout=10, message="the refusal waits for the tick's row")
+    wait_until(lock_waiters, timeout=10, message="the refusal waits for the tick's row")
 
 
 def test_the_end_of_a_body_does_not_wait_for_a_stranger_who_holds_the_waiting_tick() -> None:
