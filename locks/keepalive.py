@@ -63,7 +63,7 @@ class Kept:
         self._stopped = False
         self._state = threading.Lock()  # guards the fields above; held for moments only
         self.renewing = threading.Lock()  # held while a renewal is on its way
-        self.next_renewal = _next_renewal(lease)
+        self.next_renewal = _next_renewal(lease, backend.clock())
 
     @property
     def lease(self) -> Lease:
@@ -136,7 +136,7 @@ class Kept:
                 self.renewals += 1
         if taken and self._on_renewed is not None:
             self._on_renewed(renewed)
-        self.next_renewal = _next_renewal(renewed)
+        self.next_renewal = _next_renewal(renewed, self.backend.clock())
 
     def _overdue(self) -> bool:
         return not self._stopped and self._lease.trusted_until <= self.backend.clock()
@@ -177,12 +177,13 @@ class Kept:
             connections.close_all()  # this thread's, which an observer may have opened
 
 
-def _next_renewal(lease: Lease) -> float:
+def _next_renewal(lease: Lease, now: float) -> float:
     """When a third of the ttl is over, a little earlier by chance, so that many leases do not meet at the store.
 
     Counted from when the lease was asked for: a start that has waited for an open guard comes here with what is left.
+    Where no trust window tells that, from now.
     """
-    return lease.trusted_until - lease.ttl * (1 - random.uniform(0.9, 1.0) / 3)  # noqa: S311
+    return min(lease.trusted_until - lease.ttl, now) + lease.ttl / 3 * random.uniform(0.9, 1.0)  # noqa: S311
 
 
 class _Loop:

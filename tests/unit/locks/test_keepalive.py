@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import uuid
 from collections.abc import Iterator
@@ -110,6 +111,13 @@ def test_a_lost_lease_keeps_no_thread_busy(wired: Wired) -> None:
         assert kept.lost
         kept.next_renewal = backend.clock()  # as after a renewal on time
         wait_until(lambda: kept.next_renewal > backend.clock(), what="it is due no more")
+
+
+def test_a_lease_without_a_trust_window_is_renewed_as_well() -> None:
+    """Its end is no instant that a renewal could be counted from."""
+    backend = lock_backends["database"]
+    lease = replace(acquired(backend, ttl=30), trusted_until=math.inf)
+    assert Kept(backend, lease).next_renewal <= backend.clock() + 10
 
 
 def test_a_suspended_machine_finds_its_lease_lost(wired: Wired) -> None:
