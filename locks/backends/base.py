@@ -35,7 +35,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -202,6 +202,11 @@ class BaseLockBackend:
             signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
         return released
 
+    @cached_property
+    def numbering(self) -> str:
+        """Whose count the numbers of this backend's grants are of."""
+        return numbering_of(self)
+
     def place(self) -> Sequence[str]:
         """What tells the store from others of its kind, for ``grant_numbers``, without user and password."""
         return self.servers
@@ -233,7 +238,7 @@ class BaseLockBackend:
             )  # fmt: skip
         return Lease(
             name=name, alias=self.alias, lease_id=lease_id, holder=holder, ttl=ttl, grant_no=grant.number,
-            trusted_until=trusted_until, numbering=numbering_of(self),
+            trusted_until=trusted_until, numbering=self.numbering,
         )  # fmt: skip
 
     def _trusted_until(self, sent_at: float, ttl: float) -> float:
