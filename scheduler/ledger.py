@@ -77,9 +77,7 @@ def begin(
     def over() -> bool:
         return boottime() >= give_up_at or hurried()
 
-    rows = _start(statement, parameters, over)
-    if rows == []:
-        rows = _twice(start.READ, {"lease": lease.lease_id}) or _start(statement, parameters, over)
+    rows = _claim(statement, parameters, over)
     if rows is None:
         return blocked(delivery, LOCKED, acquire_ms=acquire_ms)
     if not rows:
@@ -96,6 +94,14 @@ def begin(
         reason=reason,
         lease_id=lease.lease_id,
     )
+
+
+def _claim(sql: str, parameters: Mapping[str, Any], over: Callable[[], bool]) -> list[tuple[Any, ...]] | None:
+    """The row that a start stored, now or when it was sent before; else it is sent anew. ``None``: as ``_start``."""
+    rows = _start(sql, parameters, over)
+    if rows == []:
+        return _twice(start.READ, {"lease": parameters["lease"]}) or _start(sql, parameters, over)
+    return rows
 
 
 def _start(sql: str, parameters: Mapping[str, Any], over: Callable[[], bool]) -> list[tuple[Any, ...]] | None:
