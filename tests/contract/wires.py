@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from django.db import connections
 
-from locks import connection
+from locks import connection, pooling
 from locks.backends.base import BaseLockBackend
 from locks.handler import lock_backends
 from locks.proxy import Address
@@ -34,6 +34,9 @@ def database_behind(port: int) -> Iterator[None]:
         yield
     finally:
         connection.close_all()
+        # The next one may get the same port, and be a pooler where this one was none.
+        pooling._proven.difference_update([way for way in pooling._proven if way[1] == WIRED])
+        pooling._refuted.discard(WIRED)
         del connections.settings[WIRED]
         if hasattr(connections._connections, WIRED):
             del connections[WIRED]
