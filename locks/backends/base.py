@@ -202,10 +202,7 @@ class BaseLockBackend:
             signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
         return released
 
-    @cached_property
-    def numbering(self) -> str:
-        """Whose count the numbers of this backend's grants are of."""
-        return numbering_of(self)
+    numbering = cached_property(numbering_of)
 
     def place(self) -> Sequence[str]:
         """What tells the store from others of its kind, for ``grant_numbers``, without user and password."""
