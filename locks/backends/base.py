@@ -76,6 +76,7 @@ class BaseLockBackend:
 
     minimum_ttl: ClassVar[float] = 0.1  # seconds; below it margins and time-outs leave nothing of a lease
     params_validator: ClassVar[type[ParamsValidator]] = ParamsValidator
+    numbering = cached_property(numbering_of)
 
     servers: Sequence[str] = ()  # host:port of what LOCATION names, without user and password
     longest_exchange: float | None = None  # seconds until an exchange with the store is given up, where it is known
@@ -201,8 +202,6 @@ class BaseLockBackend:
             logger.warning("Lock %r (%s): lease %s was force released.", name, self.alias, lease_id)
             signals.lease_force_released.send_robust(type(self), alias=self.alias, name=name, lease_id=lease_id)
         return released
-
-    numbering = cached_property(numbering_of)
 
     def place(self) -> Sequence[str]:
         """What tells the store from others of its kind, for ``grant_numbers``, without user and password."""
