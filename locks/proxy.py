@@ -22,7 +22,8 @@ class TcpProxy:
 
     ``cut()`` ends all connections and refuses new ones. ``swallow_answers()`` forwards requests and drops
     answers; ``lose_all()`` drops both. ``hold_answers()`` keeps them back until ``heal()``, which delivers them
-    late and undoes the other faults; connections that have lost something stay broken, as they would be.
+    late and undoes the other faults; connections that have lost something stay broken until they are ended with
+    ``end_broken()``: by then a real network would have sent again, or reset them.
     """
 
     def __init__(self, upstream: Address) -> None:
@@ -34,6 +35,7 @@ class TcpProxy:
         self._flowing.set()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
+        self._broken: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name=f"proxy-{self.port}", daemon=True).start()
@@ -63,6 +65,12 @@ class TcpProxy:
     def heal(self) -> None:
         self._mode = "healthy"
         self._flowing.set()
+
+    def end_broken(self) -> None:
+        """End the connections that have lost something; their clients would wait for it for ever."""
+        with self._lock:
+            broken = list(self._broken)
+        self._end(*broken)
 
     def close(self) -> None:
         """End everything. The proxy cannot be used again."""
@@ -100,6 +108,8 @@ class TcpProxy:
                     self._flowing.wait()
                 if self._mode == "lose" or (is_answer and self._mode == "swallow"):
                     self.dropped += 1
+                    with self._lock:
+                        self._broken |= {source, target}
                     continue
                 self.requests += not is_answer
                 target.sendall(data)
@@ -117,6 +127,7 @@ class TcpProxy:
             one.close()
         with self._lock:
             self._sockets.difference_update(sockets)
+            self._broken.difference_update(sockets)
 
 
 def _connect(upstream: Address) -> socket.socket:

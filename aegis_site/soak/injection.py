@@ -115,6 +115,7 @@ class Injector:
         proof = sum(proxy.dropped for proxy in self._fleet.proxies) > before
         for proxy in self._fleet.proxies:
             proxy.heal()
+            proxy.end_broken()  # a body's own connection has no time-out: it would keep its worker from ending
         return _fault(planned, start, proof=proof, pids=pids)
 
     def _restart_redis(self, planned: Planned) -> Fault:

@@ -110,3 +110,18 @@ class TestTcpProxy:
                     client.settimeout(0.1)
                     with pytest.raises(TimeoutError):
                         client.recv(10)
+
+    def test_after_the_fault_only_what_has_lost_something_is_ended(self, upstream: socket.socket) -> None:
+        address = upstream.getsockname()
+        with upstream, TcpProxy(address) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as unharmed:
+            server, _ = upstream.accept()
+            with server, socket.create_connection(("127.0.0.1", proxy.port)) as waiting:
+                proxy.lose_all()
+                waiting.sendall(b"ping")
+                wait_until(lambda: proxy.dropped, within=5, what="the request is lost")
+                proxy.heal()
+                proxy.end_broken()
+                waiting.settimeout(5)
+                assert waiting.recv(10) == b""
+                unharmed.sendall(b"ping")
+                assert server.recv(10) == b"ping"
