@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import ParamSpec, TypeVar
+from uuid import UUID
 
 from .backends.base import BaseLockBackend
 from .base import Lease, new_lease_id, validate_name
@@ -67,13 +68,21 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
     def __enter__(self) -> Kept:
         if self._stack is not None:
             raise RuntimeError(f"exclusive({self.name!r}) is entered already: make a new one of it.")
-        backend = lock_backends[self.using]
-        lease = self._acquire(backend)
-        with ExitStack() as stack:
-            stack.callback(release_quietly, backend, lease)
-            kept = stack.enter_context(keep_alive(backend, lease, self.on_lost))
-            stack.push(_refuse_lost_work(backend, kept))
-            self._stack = stack.pop_all()
+        backend, lease_id = lock_backends[self.using], new_lease_id()
+        try:
+            lease = self._acquire(backend, lease_id)
+            with ExitStack() as stack:
+                stack.callback(release_quietly, backend, lease)
+                kept = stack.enter_context(keep_alive(backend, lease, self.on_lost))
+                stack.push(_refuse_lost_work(backend, kept))
+                self._stack = stack.pop_all()
+        except LockNotAcquired:
+            raise
+        except BaseException:
+            # Also an interrupt between the store's yes and the line that would give the lease back: one that is a
+            # session's has no TTL to end it.
+            backend.withdraw(self.name, lease_id=lease_id)
+            raise
         return kept
 
     def __exit__(
@@ -97,11 +106,11 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
 
         return under_lock
 
-    def _acquire(self, backend: BaseLockBackend) -> Lease:
+    def _acquire(self, backend: BaseLockBackend, lease_id: UUID) -> Lease:
         give_up_at = backend.clock() + self.wait
         pause = _FIRST_PAUSE
         while True:
-            lease = _acquire_once(backend, self.name, self.ttl)
+            lease = backend.acquire(self.name, ttl=self.ttl, lease_id=lease_id)
             if lease is not None:
                 return lease
             left = give_up_at - backend.clock()
@@ -111,15 +120,6 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
                 )
             time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
             pause = min(_LAST_PAUSE, pause * 2)
-
-
-def _acquire_once(backend: BaseLockBackend, name: str, ttl: float | None) -> Lease | None:
-    lease_id = new_lease_id()
-    try:
-        return backend.acquire(name, ttl=ttl, lease_id=lease_id)
-    except LockUnavailable:
-        backend.withdraw(name, lease_id=lease_id)
-        raise
 
 
 def _refuse_lost_work(

@@ -79,8 +79,7 @@ SELECT current_setting('transaction_isolation'),
 
 _STALE = "AE002"  # what GuardTable's trigger answers
 _LONGEST_IDLE = 2**31 - 1  # milliseconds; the server's own bound on a time-out
-_FIRST_PAUSE = 0.05  # seconds until a database that refused is asked again; doubles up to ...
-_LAST_PAUSE = 1.0
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0  # seconds until a database that refused is asked again; doubled each time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +101,8 @@ def fence(held: Kept, *, using: str = DEFAULT_DB_ALIAS) -> Iterator[int]:
     ...     with fence(held):
     ...         Report.objects.bulk_create(rows)
 
-    The holder's first ``fence()`` in a database raises the fence there, and each one proves it. Reads that feed a
-    write belong inside. What happens when a holder freezes, with times from top to bottom:
+    The holder's first ``fence()`` raises the fence in database ``default``, its first one elsewhere raises it there
+    to the same token, and each one proves it. Reads that feed a write belong inside. When a holder freezes:
 
         A: enters exclusive(), fence(): token 7, commits     A: enters exclusive(), freezes before any fence()
         A: freezes past its TTL                              B: enters exclusive(), fence(): token 7, commits
@@ -117,7 +116,7 @@ def fence(held: Kept, *, using: str = DEFAULT_DB_ALIAS) -> Iterator[int]:
 
     Raises ``StaleToken``, ``LeaseLost``, ``LockUnavailable`` where the fence cannot be raised, ``RuntimeError``
     inside another transaction, and ``ImproperlyConfigured`` for a backend without a fence (``none``), an isolation
-    level other than READ COMMITTED, or a database without this app's tables.
+    level other than READ COMMITTED, or where ``using`` or ``default`` is without this app's tables.
     """
     proof = _proof_of(held, using)
     with proven(proof, using=using):
@@ -187,32 +186,34 @@ def no_fence(name: str, alias: str) -> ImproperlyConfigured:
 
 
 def _proof_of(held: Kept, using: str) -> Proof:
+    """What ``held`` shows in database ``using``, whose fence it has raised to its token before.
+
+    One database makes the tokens: two that number by themselves would disagree about which holder came later.
+    """
     lease = held.lease
     if not held.backend.exclusive:
         raise no_fence(lease.name, lease.alias)
-    token = held.tokens.get(using)
-    if token is None:
-        token = held.tokens[using] = _raise(held, using)
-    return Proof(name=lease.name, token=token, lease_id=lease.lease_id, ttl=lease.ttl)
+    if DEFAULT_DB_ALIAS not in held.tokens:
+        held.tokens[DEFAULT_DB_ALIAS] = _raise(held)
+    proof = Proof(name=lease.name, token=held.tokens[DEFAULT_DB_ALIAS], lease_id=lease.lease_id, ttl=lease.ttl)
+    if using not in held.tokens:
+        carry(proof, using=using, check=held.check)
+        held.tokens[using] = proof.token
+    return proof
 
 
-def _raise(held: Kept, using: str) -> int:
+def _raise(held: Kept) -> int:
     """Raise the fence for a holder, once. The trust window is looked at before and after."""
     lease = held.lease
     params = {name: getattr(lease, name) for name in ("name", "numbering", "grant_no", "lease_id")}
-    rows = _execute(RAISE, params, using=using, ttl=lease.ttl, check=held.check)
-    if not rows:
-        seed(lease.name, using=using)
-        rows = _execute(RAISE, params, using=using, ttl=lease.ttl, check=held.check)
-    held.check()
-    if not rows:
-        raise StaleToken(
-            f"Lock {lease.name!r} ({lease.alias}): a later grant of this name has raised the fence.",
-            name=lease.name,
-            alias=lease.alias,
-        )
-    token: int = rows[0][0]
-    return token
+    for _ in range(2):
+        rows = _execute(RAISE, params, using=DEFAULT_DB_ALIAS, ttl=lease.ttl, check=held.check)
+        held.check()
+        if rows:
+            return int(rows[0][0])
+        seed(lease.name)
+    later = f"Lock {lease.name!r} ({lease.alias}): a later grant of this name has raised the fence."
+    raise StaleToken(later, name=lease.name, alias=lease.alias)
 
 
 def _execute(

@@ -55,7 +55,7 @@ class Kept:
     ) -> None:
         self.backend = backend
         self.renewals = 0
-        self.tokens: dict[str, int] = {}  # database alias -> fencing token, kept here by ``fencing.fence``
+        self.tokens: dict[str, int] = {}  # database alias -> fencing token shown there, by ``fencing.fence``
         self._lease = lease
         self._on_lost = on_lost
         self._on_renewed = on_renewed

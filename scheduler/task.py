@@ -22,7 +22,7 @@ from scheduler.calls import options_of, task_id_of
 from scheduler.context import RunContext
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
-from scheduler.exceptions import InvalidExclusiveTask
+from scheduler.exceptions import InvalidExclusiveTask, LedgerUnavailable
 from scheduler.loss import OnLost
 from scheduler.refusal import Refused, Skipped, is_part_of_canvas
 from scheduler.runner import Outcome, run
@@ -68,7 +68,7 @@ class ExclusiveTask(DjangoTask):
     def _run(self, delivery: Delivery, body: Body) -> Outcome:
         """Run the delivery. What a waiting caller is told did not run is never delivered afterwards."""
         if not self._caller_waits:
-            return run(delivery, body, self.exclusive_on_lost)
+            return self._run_message(delivery, body)
         try:
             outcome = run(delivery, body, self.exclusive_on_lost)
         except BaseException as trouble:
@@ -77,6 +77,29 @@ class ExclusiveTask(DjangoTask):
         if outcome.returned is None:
             manual.forgo(delivery, outcome.state, f"the caller was told: {outcome.execution.reason}")
         return outcome
+
+    def _run_message(self, delivery: Delivery, body: Body) -> Outcome:
+        """Run the delivery. Where the ledger cannot say whether it was begun, and no body was entered, Celery is told
+        of a failure only if its tick never runs: an error callback must not be followed by the success of the tick.
+        """
+        entered = False
+
+        def noted(context: RunContext) -> Any:
+            nonlocal entered
+            entered = True
+            return body(context)
+
+        try:
+            return run(delivery, noted, self.exclusive_on_lost)
+        except LedgerUnavailable as trouble:
+            reason = f"the caller was told: {describe(trouble)}"
+            awaited = self._wanted(delivery) is not Refused.IGNORE
+            if entered or (awaited and manual.forgo(delivery, ExecutionState.BLOCKED, reason)):
+                raise
+            logger.error(
+                "%s not run, and its tick stays open: %s", self.name, trouble, extra={"action": "not_begun"}
+            )  # fmt: skip
+            raise Ignore() from trouble
 
     @property
     def _caller_waits(self) -> bool:
@@ -141,15 +164,21 @@ class ExclusiveTask(DjangoTask):
         delivery, request = outcome.delivery, self.request
         if self._caller_waits:
             return Refused.SKIP if request.is_eager and self.exclusive_refused is Refused.SKIP else Refused.FAIL
-        wanted = self.exclusive_refused or (Refused.SKIP if is_part_of_canvas(request) else Refused.IGNORE)
-        if wanted is Refused.IGNORE or task_id_of(delivery.manual_key) is None:
-            return Refused.IGNORE
+        wanted = self._wanted(delivery)
+        if wanted is Refused.IGNORE:
+            return wanted
         if outcome.state is ExecutionState.DUPLICATE:
             # The copy that has it answers, unless it is known to have come to nothing.
             return Refused.FAIL if manual.ended_unanswered(delivery) else Refused.IGNORE
         reason = f"the caller was told: {outcome.execution.reason}"
         answered = outcome.execution.closed or manual.forgo(delivery, outcome.state, reason)
         return wanted if answered else Refused.IGNORE
+
+    def _wanted(self, delivery: Delivery) -> Refused:
+        """How a message that is refused ends; nobody waits for a tick that no call made."""
+        if task_id_of(delivery.manual_key) is None:
+            return Refused.IGNORE
+        return self.exclusive_refused or (Refused.SKIP if is_part_of_canvas(self.request) else Refused.IGNORE)
 
     def _error(self, kind: type[LockError], outcome: Outcome, message: str) -> LockError:
         return kind(f"{self.name}: {message}", name=outcome.delivery.lock_name, alias=outcome.delivery.alias)

@@ -273,6 +273,8 @@ class RedlockBackend(BaseLockBackend):
 def _decoded(answer: Answer) -> Answer:
     if answer.silence is not None:
         return answer
+    if answer.value == 1:
+        return Answer(answer.node, (1, ""))
     verdict, detail = answer.value
     return Answer(answer.node, (int(verdict), detail.decode()))
 

@@ -73,32 +73,38 @@ return {current, redis.call('PTTL', KEYS[1])}
 # marker key alone would not do: an old snapshot brings the marker back but not the recent locks. The run id
 # is new on each start of the server, and missing or foreign after FLUSHALL or when a replica was promoted
 # under the same address. Returns the ms until this node may vote, 0 if it may.
+# The marker is <run id>:<ms since when this run is known>:<longest quarantine in ms that it has sat out>.
+# When it was first seen, and not when it may vote: aliases whose leases live longer than others' ask the same
+# node, and one that is through with the short quarantine says nothing about the long one. What was sat out is
+# kept, so that a clock that is set back does not start it again.
 _QUARANTINE = """
+local time = redis.call('TIME')
 local function quarantine_left(marker, quarantine)
-  local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  local seen = redis.call('GET', marker)
-  if seen == run_id..':ok' then return 0 end
-  local time = redis.call('TIME')
+  local info = redis.call('INFO', 'server')
+  local _, colon = string.find(info, 'run_id:', 1, true)
+  local run_id = string.sub(info, colon + 1, colon + 40)
+  local known, since, sat = string.match(redis.call('GET', marker) or '', '^(%x+):(%d+):(%d+)$')
+  if known == run_id and quarantine <= tonumber(sat) then return 0 end
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  if seen and string.sub(seen, 1, #run_id + 1) == run_id..':' then
-    local ends = tonumber(string.sub(seen, #run_id + 2))
-    if now < ends then return ends - now end
-    redis.call('SET', marker, run_id..':ok')
-    return 0
+  if known ~= run_id then
+    redis.call('SET', marker, run_id..':'..string.format('%.0f', now)..':0')
+    return quarantine
   end
-  redis.call('SET', marker, run_id..':'..string.format('%.0f', now + tonumber(quarantine)))
-  return tonumber(quarantine)
+  local left = since + quarantine - now
+  if left > 0 then return left end
+  redis.call('SET', marker, run_id..':'..since..':'..string.format('%.0f', quarantine))
+  return 0
 end
 """
 
 # KEYS: lock, marker.  ARGV: lease id, ttl in ms, holder, round id, quarantine in ms.
-# Returns {1, ''} for a yes, {0, lease id of the holder} for a no, {-2, ms} if this node may not vote yet.
+# Returns 1 for a yes, {0, lease id of the holder} for a no, {-2, ms} if this node may not vote yet.
 # A yes to the same lease id in a later round takes that round's id over, so that a late roll-back of the
 # earlier round finds nothing to delete.
 VOTE = Script(
     _QUARANTINE
     + """
-local left = quarantine_left(KEYS[2], ARGV[5])
+local left = quarantine_left(KEYS[2], tonumber(ARGV[5]))
 if left > 0 then return {-2, string.format('%.0f', left)} end
 local current = redis.call('GET', KEYS[1])
 local ttl = tonumber(ARGV[2])
@@ -106,12 +112,11 @@ if current then
   if string.sub(current, 1, #ARGV[1]) ~= ARGV[1] then return {0, string.sub(current, 1, #ARGV[1])} end
   ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
 end
-local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 redis.call('SET', KEYS[1], ARGV[1]..':'..ARGV[4]..':'..now..':'..ARGV[3], 'PX', string.format('%.0f', ttl))
-return {1, ''}
+return 1
 """
 )
 
 # KEYS: marker.  ARGV: quarantine in ms.  Returns the ms until this node may vote, and starts that clock.
-PREPARE = Script(_QUARANTINE + "return quarantine_left(KEYS[1], ARGV[1])")
+PREPARE = Script(_QUARANTINE + "return quarantine_left(KEYS[1], tonumber(ARGV[1]))")

@@ -92,7 +92,7 @@ def _hosts(alias: str, nodes: Sequence[RedisFacts]) -> Finding:
 
 
 def _votes(alias: str, nodes: Sequence[RedisFacts], awake: Sequence[RedisFacts], quarantine: float) -> Finding:
-    waiting = [node for node in awake if not _may_vote(node)]
+    waiting = [node for node in awake if not _may_vote(node, quarantine)]
     votes = len(awake) - len(waiting)
     said = f"{alias}: {votes} of {len(nodes)} nodes may vote"
     if not waiting:
@@ -104,14 +104,15 @@ def _votes(alias: str, nodes: Sequence[RedisFacts], awake: Sequence[RedisFacts],
     return warn(TOPIC, said, "Wait; a node that restarts again and again needs a look at its log.")
 
 
-def _may_vote(node: RedisFacts) -> bool:
-    """Whether its marker bears the run id that it has now, and says that the quarantine is over."""
+def _may_vote(node: RedisFacts, quarantine: float) -> bool:
+    """Whether its marker bears the run id that it has now, and has for as long as ``quarantine`` (seconds)."""
     if not node.marker or not node.run_id:
         return False
-    run_id, _, until = node.marker.partition(":")
-    if run_id != node.run_id:
+    run_id, _, rest = node.marker.partition(":")
+    since, _, sat = rest.partition(":")
+    if run_id != node.run_id or not (since.isdecimal() and sat.isdecimal()):
         return False
-    return until == "ok" or (until.isdecimal() and node.now is not None and int(until) <= node.now * 1000)
+    return int(sat) >= quarantine * 1000 or (node.now is not None and int(since) / 1000 + quarantine <= node.now)
 
 
 def _clocks(alias: str, awake: Sequence[RedisFacts]) -> Finding:

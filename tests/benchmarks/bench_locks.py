@@ -207,11 +207,11 @@ def _wait_for_the_quorum() -> None:
 def tell(measured: list[Case]) -> int:
     order = sorted(measured, key=lambda case: (case.store, not case.floor, not case.ours, case.name))
     sys.stdout.write("\n".join(table(order)) + "\n")
-    floors = {case.store: case.median for case in measured if case.floor}
+    floors = {case.store: case for case in measured if case.floor}
     slow = [
         case.name
         for case in measured
-        if case.ours and case.median > BARS.get(case.name.removeprefix("aegis "), BAR) * floors[case.store]
+        if case.ours and case.ratio_to(floors[case.store]) > BARS.get(case.name.removeprefix("aegis "), BAR)
     ]
     sys.stdout.write(f"Slower than the bar: {', '.join(slow) or 'none'}\n")
     return 1 if slow else 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -319,7 +320,7 @@ class TestRedlock(LockBackendContract):
 
     def test_foreign_run_id_trips_the_quarantine(self, name: str) -> None:
         for node in self.backend.nodes[:3]:
-            node.client.set(self.backend.marker, f"{'0' * 40}:ok")
+            node.client.set(self.backend.marker, f"{'0' * 40}:0:0")
         with pytest.raises(LockUnavailable, match="in quarantine for"):
             self.backend.acquire(name)
 
@@ -343,7 +344,29 @@ class TestRedlock(LockBackendContract):
         self.forget_markers(5)
         assert 0 < backend.prepare() <= 0.56
         wait_until(lambda: backend.prepare() == 0)
+        self.acquired(name, backend)
+
+    def test_an_alias_of_short_leases_does_not_end_the_quarantine_of_long_ones(self, name: str) -> None:
+        """A node may have forgotten a long lease, and is asked first by an alias whose leases are short."""
+        brief, patient = (
+            type(self.backend)(self.alias, {**self.backend.params, "TTL": ttl, "OPTIONS": {"NODE_TIMEOUT": 0.25}})
+            for ttl in (0.5, 60)
+        )
+        self.forget_markers(5)
+        wait_until(lambda: brief.prepare() == 0)
+        self.acquired(name, brief)
+        assert 50 < patient.prepare() <= patient.quarantine
+        with pytest.raises(LockUnavailable, match="in quarantine for"):
+            patient.acquire(name)
+        assert brief.prepare() == 0
+
+    def test_a_clock_that_is_set_back_does_not_start_the_quarantine_again(self, name: str) -> None:
         self.acquired(name)
+        for node in self.backend.nodes:
+            run_id, _, sat = node.client.get(self.backend.marker).decode().split(":")
+            tomorrow = int((time.time() + 86_400) * 1000)
+            node.client.set(self.backend.marker, f"{run_id}:{tomorrow}:{sat}")
+        assert self.backend.prepare() == 0
 
     def test_prepare_without_a_majority_is_unavailable(self, wired: Wired) -> None:
         backend, proxies = wired

@@ -52,9 +52,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @contextmanager
 def lost_replies(
-    monkeypatch: pytest.MonkeyPatch, wanted: Callable[[str], bool], times: int = 1
+    monkeypatch: pytest.MonkeyPatch, wanted: Callable[[str], bool], times: int = 1, *, requests_too: bool = False
 ) -> Iterator[list[str]]:
-    """The ledger's statements go over a wire that loses the answer to the first ``times`` wanted ones."""
+    """The ledger's statements go over a wire that loses the answer to the first ``times`` wanted ones.
+
+    ``requests_too``: they do not even arrive.
+    """
     lost: list[str] = []
 
     def over_the_wire(sql: str, params: Any = None) -> Any:
@@ -62,7 +65,7 @@ def lost_replies(
             return execute(sql, params, using=WIRED)
         execute("SELECT 1", using=WIRED)  # connected: it is the answer that is lost, not the way there
         lost.append(sql)
-        wire.swallow_answers()
+        wire.lose_all() if requests_too else wire.swallow_answers()
         try:
             return execute(sql, params, using=WIRED, timeout=0.5)
         finally:

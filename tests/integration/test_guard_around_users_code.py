@@ -179,6 +179,20 @@ def test_a_guard_on_another_database_raises_the_fence_there(other: str) -> None:
     assert said(other) == ["first 1", "first 2", "second 1", "second 2"]
 
 
+def test_plain_code_and_runs_take_turns_there(other: str) -> None:
+    """The other database would number for itself, from wherever its own counter stands."""
+    with connections[other].cursor() as cursor:
+        cursor.execute("SELECT setval('aegis_locks_token', 1000000)")
+    schedule = make_schedule()
+    for what in ("plain", "again"):
+        with exclusive(schedule.lock_id, using="database") as held, fence(held, using=other) as token:
+            say(what, other)
+        assert token == fencing.current(schedule.lock_id) == fencing.current(schedule.lock_id, using=other)
+        outcome = run(delivery_of(make_tick(schedule)), guarded(other, what))
+        assert outcome.state is ExecutionState.EXECUTED
+    assert said(other) == ["plain", "plain 1", "plain 2", "again", "again 1", "again 2"]
+
+
 @pytest.mark.parametrize("touched", [True, False])
 def test_a_former_holder_writes_nothing_there_after_a_later_one_was_there(other: str, touched: bool) -> None:
     schedule = make_schedule()

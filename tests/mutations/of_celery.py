@@ -87,7 +87,7 @@ OF_CELERY = [
     Mutation(
         "a chord waits for a part that was refused",
         TASK,
-        r"Refused\.SKIP if is_part_of_canvas\(request\) else Refused\.IGNORE",
+        r"Refused\.SKIP if is_part_of_canvas\(self\.request\) else Refused\.IGNORE",
         "Refused.IGNORE",
         (
             IN_PLACE + "test_a_refused_part_is_answered_once_and_never_runs",

@@ -14,7 +14,7 @@ from locks.examination.redis_server import RedisFacts
 
 GOOD = RedisFacts(
     server="a:6379", run_id="abc", version=(7, 2), role="master", replicas=0, policy="noeviction", memory_used=0.1,
-    appends=True, snapshots=False, now=1000.0, offset=0.0, offset_error=0.001, marker="abc:ok",
+    appends=True, snapshots=False, now=1000.0, offset=0.0, offset_error=0.001, marker="abc:0:6100",
 )  # fmt: skip
 DATABASE = PostgresFacts(using="default", version=15, next_number=11, highest_number=10)
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_looked_at_is_a_warning_and_no_more() -> None:
 
 
 def nodes(*changes: dict[str, Any], count: int = 3) -> list[RedisFacts]:
-    known = [replace(GOOD, server=f"h{n}:6379", run_id=f"a{n}", marker=f"a{n}:ok") for n in range(count)]
+    known = [replace(GOOD, server=f"h{n}:6379", run_id=f"a{n}", marker=f"a{n}:0:6100") for n in range(count)]
     return [replace(node, **changed) for node, changed in zip(known, [*changes, *[{}] * count], strict=False)]
 
 
@@ -86,11 +86,11 @@ def test_a_healthy_quorum() -> None:
         (nodes(count=4), Level.WARN, "4 nodes, 3 must agree, 1 may be down, as with 3"),
         (nodes({"silence": "TimeoutError"}), Level.WARN, "2 of 3 nodes answer (h0:6379: TimeoutError)"),
         (nodes({"silence": "x"}, {"silence": "x"}), Level.FAIL, "1 of 3 nodes answer"),
-        (nodes({"run_id": "a1", "marker": "a1:ok"}), Level.FAIL, "h0:6379 and h1:6379 lead to one server"),
+        (nodes({"run_id": "a1", "marker": "a1:0:6100"}), Level.FAIL, "h0:6379 and h1:6379 lead to one server"),
         (nodes({"server": "h1:7000"}), Level.WARN, "3 nodes on 2 host(s)"),
         (nodes({"marker": None}), Level.WARN, "2 of 3 nodes may vote; restarted or never asked: h0:6379"),
-        (nodes({"marker": "other:ok"}), Level.WARN, "2 of 3 nodes may vote"),
-        (nodes({"marker": "a0:1000001"}), Level.WARN, "2 of 3 nodes may vote"),
+        (nodes({"marker": "other:0:6100"}), Level.WARN, "2 of 3 nodes may vote"),
+        (nodes({"marker": "a0:994000:0"}), Level.WARN, "2 of 3 nodes may vote"),
         (nodes({"marker": None}, {"marker": None}), Level.WARN, "until then runs are blocked"),
         (nodes({"offset": 5.0}), Level.WARN, "within 5.000 s (h1:6379 and h0:6379"),
         (nodes({"role": "slave"}), Level.FAIL, "node h0:6379: it is a replica"),
@@ -106,12 +106,12 @@ def test_a_sick_quorum(facts: list[RedisFacts], level: Level, words: str) -> Non
 
 def test_a_marker_of_an_earlier_run_is_no_vote() -> None:
     """Nor is one that a snapshot or another server brought along."""
-    (found,) = bad(quorum.judge("redlock", nodes({"marker": "before:ok"}), 6.1))
+    (found,) = bad(quorum.judge("redlock", nodes({"marker": "before:0:6100"}), 6.1))
     assert "2 of 3 nodes may vote" in found.sentence
 
 
 def test_a_quarantine_that_is_over_lets_a_node_vote() -> None:
-    assert bad(quorum.judge("redlock", nodes({"marker": "a0:999999"}), 6.1)) == []
+    assert bad(quorum.judge("redlock", nodes({"marker": "a0:993000:0"}), 6.1)) == []
 
 
 def test_clocks_that_may_be_equal_are_not_told_apart() -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from locks import LeaseLost, LockNotAcquired, LockUnavailable, exclusive, lock_backends
+from locks import LeaseLost, LockNotAcquired, LockUnavailable, exclusive, lock_backends, signals
 from locks.keepalive import Kept
 from locks.testing import answer_late, wait_until
 
@@ -40,6 +40,25 @@ def test_holds_the_name_for_the_block_and_gives_it_back(name: str, alias: str) -
         assert held.grant_no == held.lease.grant_no
         assert held.grant_no
         assert lock_backends[alias].acquire(name) is None
+    assert lock_backends[alias].inspect(name) is None
+
+
+@pytest.mark.parametrize("alias", ["database", "redis", "advisory", "row_lock"])
+def test_an_interrupt_between_the_grant_and_the_block_leaves_nothing_held(name: str, alias: str) -> None:
+    """A lease that is a session's would otherwise be held for as long as the process lives."""
+
+    class Interrupt(BaseException):
+        """Like those of time limits and signals, at any line."""
+
+    def strike(**kwargs: object) -> None:
+        raise Interrupt
+
+    signals.lease_acquired.connect(strike)
+    try:
+        with pytest.raises(Interrupt), exclusive(name, using=alias):
+            pytest.fail("entered")
+    finally:
+        signals.lease_acquired.disconnect(strike)
     assert lock_backends[alias].inspect(name) is None
 
 
