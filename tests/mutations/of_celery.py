@@ -102,10 +102,17 @@ OF_CELERY = [
         (IN_PLACE + "test_a_copy_of_a_part_is_answered_only_where_the_first_came_to_nothing",),
     ),
     Mutation(
+        "a part whose start is in doubt fails and may succeed later",
+        TASK,
+        r"if entered or \(awaited and manual\.forgo\(delivery, ExecutionState\.BLOCKED, reason\)\):",
+        "if True:",
+        ("tests/integration/test_unanswered_starts.py::test_a_part_that_may_have_been_begun_is_not_answered",),
+    ),
+    Mutation(
         "the tick of a schedule is answered",
         TASK,
-        r" or task_id_of\(delivery\.manual_key\) is None",
-        "",
+        r"if task_id_of\(delivery\.manual_key\) is None:",
+        "if False:",
         (
             IN_PLACE + "test_the_tick_of_a_schedule_is_never_answered[skip]",
             IN_PLACE + "test_the_tick_of_a_schedule_is_never_answered[fail]",

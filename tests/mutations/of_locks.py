@@ -114,6 +114,13 @@ OF_LOCKS = [
         (REDIS_CONTRACT + "test_grant_numbers_go_on_after_the_data_were_lost",),
     ),
     Mutation(
+        "aliases of one quorum share the shorter quarantine",
+        "locks/backends/scripts.py",
+        r"quarantine <= tonumber\(sat\)",
+        "tonumber(sat) > 0",
+        (REDLOCK_CONTRACT + "test_an_alias_of_short_leases_does_not_end_the_quarantine_of_long_ones",),
+    ),
+    Mutation(
         "a restarted quorum node votes at once",
         "locks/backends/scripts.py",
         r"if left > 0 then return \{-2",

@@ -36,8 +36,8 @@ OF_THE_DOCTOR = [
     Mutation(
         "a node that restarted is believed to vote",
         "locks/examination/quorum.py",
-        r"if run_id != node\.run_id:",
-        "if False:",
+        r"if run_id != node\.run_id or not",
+        "if not",
         (EXAMINED + "test_a_marker_of_an_earlier_run_is_no_vote",),
     ),
     Mutation(
