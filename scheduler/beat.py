@@ -23,6 +23,8 @@ from scheduler.aside import Aside
 from scheduler.conf import beat_lock, conf
 from scheduler.dashboard.summing import sum_up
 from scheduler.presence import Presence
+from scheduler.pruning import EVERY as PRUNE_INTERVAL
+from scheduler.pruning import keep_days
 from scheduler.ticker import Ticker
 from scheduler.watchdog import Watchdog
 
@@ -58,7 +60,11 @@ class CatalogScheduler(DatabaseScheduler):
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
-        self._asides = (watch(), Aside("sums", sum_up, lambda: SUM_INTERVAL))
+        self._asides = (
+            watch(),
+            Aside("sums", sum_up, lambda: SUM_INTERVAL),
+            Aside("deletions", keep_days, lambda: PRUNE_INTERVAL),
+        )
         self._watchdog = Watchdog(conf("PASS_PATIENCE"))
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)

@@ -23,6 +23,7 @@ from scheduler.dashboard.checks import check_impact
 from scheduler.database_checks import check_database
 from scheduler.error_text import describe, storable
 from scheduler.loss import OnLost
+from scheduler.pruning import MOST_DAYS
 from scheduler.registry import exclusive_tasks
 from scheduler.task import ExclusiveTask
 
@@ -75,6 +76,13 @@ def _no_numbers() -> Iterator[CheckMessage]:
                 hint=f"Give a number above zero; {default:g} is the default.",
                 id="aegis.scheduler.E005",
             )
+    days = conf("KEEP_DAYS")
+    if days is not None and not (type(days) is int and 1 <= days <= MOST_DAYS):
+        yield Error(
+            f"AEGIS['KEEP_DAYS'] is {days!r}.",
+            hint=f"Give whole days, 1 to {MOST_DAYS}, or None to keep everything.",
+            id="aegis.scheduler.E005",
+        )
     limits = conf("RATE_LIMITS")
     if (
         not isinstance(limits, dict)

@@ -8,16 +8,21 @@ seldom it does. Change rows are kept: they are few, and they answer "who switche
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
+from scheduler.conf import conf
 from scheduler.models import Alert, AlertDelivery, Execution, Instance, SummedSlice, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState
 
 BATCH = 1000  # ticks deleted in one transaction: workers and beats never wait for more
+MOST_DAYS = 36_500
+EVERY = 60.0  # seconds between two rounds of a beat
+BATCHES_OF_A_ROUND = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +34,22 @@ class Pruned:
     instances: int = 0
 
 
-def prune(older_than: timedelta) -> Pruned:
+def keep_days() -> None:
+    """A round of a beat: some of what ended more than KEEP_DAYS ago. Nothing where the setting is None."""
+    if (days := conf("KEEP_DAYS")) is not None:
+        prune(timedelta(days=days), batches=BATCHES_OF_A_ROUND)
+
+
+def prune(older_than: timedelta, *, batches: int | None = None) -> Pruned:
     """Delete what ended before ``older_than`` ago by the database's clock, oldest first, in batches.
 
-    It may be stopped at any moment and run beside workers, beats and another prune. An empty ledger is no error.
+    ``batches``: at the most; all of them if not given. It may be stopped at any moment and run beside workers, beats
+    and another prune. An empty ledger is no error.
     """
     ticks = executions = 0
-    while batch := list(_old_ticks(older_than).values_list("pk", flat=True)[:BATCH]):
+    for _ in range(batches) if batches else itertools.count():
+        if not (batch := list(_old_ticks(older_than).values_list("pk", flat=True)[:BATCH])):
+            break
         _, deleted = Tick.objects.filter(pk__in=batch).exclude(state__in=OPEN_TICKS).delete()
         ticks += deleted.get(Tick._meta.label, 0)
         executions += deleted.get(Execution._meta.label, 0)

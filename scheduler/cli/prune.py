@@ -8,11 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from scheduler.pruning import prune
+from scheduler.pruning import MOST_DAYS, prune
 
 HELP = "Delete ticks and executions that ended long ago; never what is open, running or a schedule's newest tick."
-
-MOST = 36_500  # days
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -20,8 +18,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _days(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST}")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_DAYS:
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST_DAYS}")
     return int(text)
 
 

@@ -21,11 +21,13 @@ from scheduler.doctor.leases import Strategy
 TOPIC = "postgres"
 PATIENCE = 2.5  # seconds for one answer
 CLOCK = 1.0  # seconds between two clocks before it is said
+KEPT = 90.0  # days of ticks in a ledger of which nothing is ever deleted, before it is said
 
 _ROOM = """
 SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
 """
+_AGE = "SELECT extract(epoch FROM clock_timestamp() - min(fire_time))::float8 / 86400 FROM aegis_scheduler_tick"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -76,6 +78,20 @@ def room() -> tuple[int, int]:
     """How many connections there may be for ordinary roles, and how many there are. Asks."""
     ((most, used),) = execute(_ROOM, timeout=PATIENCE)
     return most, used
+
+
+def age() -> float | None:
+    """Days since the oldest fire time of the ledger; ``None`` where it is empty. Asks."""
+    ((days,),) = execute(_AGE, timeout=PATIENCE)
+    return None if days is None else float(days)
+
+
+def judge_age(days: float | None, keep_days: int | None) -> Iterator[Finding]:
+    if days is not None and days > KEPT and keep_days is None:
+        yield warn(
+            TOPIC, f"the ledger holds ticks of {days:.0f} days, and AEGIS['KEEP_DAYS'] is None: it grows for ever",
+            "Set KEEP_DAYS, or run aegis prune by cron.",
+        )  # fmt: skip
 
 
 def judge_room(

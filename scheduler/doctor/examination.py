@@ -8,6 +8,7 @@ from django.core import checks
 
 from locks import Finding, lock_backends
 from locks.findings import fail, ok, warn
+from scheduler.conf import conf
 from scheduler.doctor import broker, code, database, leases, life, schedules, stores
 from scheduler.doctor.bounded import PATIENCE, Asked, NotAnswered, Question, answers
 from scheduler.doctor.database import Clock
@@ -51,6 +52,7 @@ def _questions(base: Known, *, reachable: bool) -> Iterator[Question]:
     yield Question("life", "life", lambda: base.needing("life", lambda s, f: [*life.judge(f, s, *life.ask())]))
     if reachable:
         yield Question("postgres", "migrations", database.migrations)
+        yield Question("postgres", "age", lambda: database.judge_age(database.age(), conf("KEEP_DAYS")))
         yield Question("postgres", "connections", lambda: base.needing("postgres", lambda s, f: _room(base)))
 
 

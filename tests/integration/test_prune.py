@@ -10,14 +10,17 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from aegis_site.celery import app
 from scheduler import pruning
+from scheduler.beat import CatalogScheduler
 from scheduler.context import RunContext
 from scheduler.models import Execution, Instance, Schedule, ScheduleChange, Tick
 from scheduler.pausing import pause
-from scheduler.pruning import prune
+from scheduler.pruning import keep_days, prune
 from scheduler.runner import run
 from scheduler.states import OPEN_TICKS, TickState
 from tests.integration.test_runner import in_a_thread, nothing
+from tests.support import wait_until
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,6 +45,36 @@ def test_what_ended_before_goes_with_its_executions_and_the_rest_stays() -> None
     assert set(Tick.objects.values_list("pk", flat=True)) == {tick.pk for tick in recent}
     assert set(Execution.objects.values_list("tick_id", flat=True)) == {tick.pk for tick in recent}
     assert ScheduleChange.objects.count() == 1
+
+
+def test_a_beat_deletes_as_the_setting_says(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of it takes some, so that a beat that finds years of them is not busy with it for long."""
+    monkeypatch.setattr(pruning, "BATCH", 1)
+    monkeypatch.setattr(pruning, "BATCHES_OF_A_ROUND", 2)
+    schedule = make_schedule("report")
+    for days in (40, 39, 38, 1):
+        ran(schedule, days)
+    keep_days()
+    assert Tick.objects.count() == 4
+    settings.AEGIS = {"KEEP_DAYS": 30}
+    for left in (2, 1, 1):
+        keep_days()
+        assert Tick.objects.count() == left
+
+
+def test_a_beat_does_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.beat.PRUNE_INTERVAL", 0.05)
+    settings.AEGIS = {"KEEP_DAYS": 30}
+    schedule = make_schedule("report")
+    ran(schedule, 40)
+    ran(schedule, 1)
+    Schedule.objects.update(enabled=False)
+    beat = CatalogScheduler(app=app)
+    try:
+        beat.tick()
+        wait_until(lambda: Tick.objects.count() == 1, message="what is old is gone")
+    finally:
+        beat.close()
 
 
 @pytest.mark.parametrize("state", OPEN_TICKS)

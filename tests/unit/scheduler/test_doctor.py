@@ -354,6 +354,12 @@ def test_the_clock_and_the_room_of_the_database() -> None:
     assert "may take 19 " in database.judge_room(500, 3, FLEET, advisory, STRATEGIES).sentence
 
 
+def test_a_ledger_that_grows_for_ever_is_told() -> None:
+    for days, keep in ((None, None), (90.0, None), (400.0, 30)):
+        assert list(database.judge_age(days, keep)) == []
+    assert "ticks of 91 days" in only(database.judge_age(91.2, None))[1]
+
+
 def test_who_shares_a_server_is_named() -> None:
     others = {"the broker": {"10.0.0.1:6379"}, "the cache 'default'": {"10.0.0.1:6379", "10.0.0.2:6379"}}
     found = told(stores.judge({"redis": {"10.0.0.1:6379"}, "apart": {"10.0.0.3:6379"}}, others))
