@@ -39,7 +39,8 @@ _NARROWEST_CELL = 8
 class Timeline:
     """Everything that ``scheduler/charts/_timeline.html`` prints. No ``lanes``: no worker is known.
 
-    ``selected``: the link of the mark whose execution is told below.
+    ``selected``: the link of the mark whose execution is told below. ``lanes`` are those of ``workers`` (how many
+    there are) from ``first_lane`` on.
     """
 
     id: str
@@ -50,6 +51,8 @@ class Timeline:
     height: int
     plot: Box
     lanes: tuple[Lane, ...]
+    workers: int
+    first_lane: int
     meetings: tuple[MeetingMark, ...]
     meetings_y: float
     now_x: float | None
@@ -98,22 +101,26 @@ def timeline(
     width: int = 960,
     most_marks: int = MOST_MARKS,
     most_lanes: int = MOST_LANES,
+    first_lane: int = 0,
 ) -> Timeline:
     """One lane per worker, idle ones too; a bar per execution, hatched where another was inside.
 
     ``workers`` gives the lanes and their order; a worker that only a row names gets a lane below. Bars
     without an end run to ``now``. Above ``most_marks`` each lane is merged into cells of a round length,
-    above ``most_lanes`` the rest is left out; the note says both.
+    at most ``most_lanes`` are drawn, those of the page that ``first_lane`` is on; the note says both.
     """
     facts = _Facts.inside(window, now, spans, refusals, meetings)
     named = _lane_names(workers, facts.spans, facts.refusals)
     scale = TimeScale(window=window, left=_LEFT, right=width - _RIGHT)
     words = Words(zone=zone, window=window, now=now)
-    rows = _by_worker(named[:most_lanes], facts.spans, facts.refusals)
+    first = min(first_lane, max(0, len(named) - 1)) // most_lanes * most_lanes
+    shown = named[first : first + most_lanes]
+    rows = _by_worker(shown, facts.spans, facts.refusals)
     grid = Grid(step=_cell_seconds(scale, rows, facts.meetings, most_marks), scale=scale, words=words, zoom=zoom)
     frame = {"id": id, "title": title, "width": width, "selected": selected, "ticks": time_ticks(scale, zone)}
     lines = marker_lines(tuple(markers), scale, zone)
-    return _drawn(facts, named, named[:most_lanes], grid, _lanes(rows, grid), markers=lines, **frame)
+    frame |= {"workers": len(named), "first_lane": first}
+    return _drawn(facts, named, shown, grid, _lanes(rows, grid), markers=lines, **frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ def _drawn(
     binned, title = bool(grid.step), frame["title"]
     return Timeline(
         summary=_summary(len(named), facts.spans, facts.refusals, facts.meetings, window, words.zone),
-        note=_note(grid.step, len(named), len(shown), len(facts.spans) + len(facts.refusals)),
+        note=_note(grid.step, len(named), frame["first_lane"], len(shown), len(facts.spans) + len(facts.refusals)),
         height=int(bottom + _BOTTOM),
         plot=Box(x=_LEFT, y=_TOP, width=frame["width"] - _LEFT - _RIGHT, height=round(bottom - _TOP, 1)),
         lanes=lanes,
@@ -229,12 +236,12 @@ def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _note(step: int, lanes: int, shown: int, rows: int) -> str:
+def _note(step: int, lanes: int, first: int, shown: int, rows: int) -> str:
     notes = []
     if step:
         notes.append(f"Binned: 1 cell = {step_words(step)}, {rows:,} marks; zoom in for single ones.")
     if shown < lanes:
-        notes.append(f"{shown} of {lanes} workers are shown.")
+        notes.append(f"Workers {first + 1} to {first + shown} of {lanes} are shown.")
     return " ".join(notes)
 
 

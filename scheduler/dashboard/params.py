@@ -16,7 +16,7 @@ from scheduler.models import Schedule
 from scheduler.recurrence_rules import YEARS
 
 # Every parameter that a page knows; others are not repeated in its links.
-KNOWN = ("window", "from", "to", "schedule", "strategy", "at", "selected")
+KNOWN = ("window", "from", "to", "schedule", "strategy", "outcome", "lanes", "at", "selected")
 SPANS = {"5m": 300, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
 LONGEST = timedelta(days=7)
 SHORTEST = timedelta(seconds=1)

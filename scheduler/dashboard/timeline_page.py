@@ -12,23 +12,31 @@ from django.utils import timezone
 
 from locks import lock_backends
 from scheduler.charts import Marker, Timeline, Window, timeline
+from scheduler.charts.timeline import MOST_LANES
 from scheduler.collisions import Body, Duplicate, Overlaps, duplicates, overlaps
 from scheduler.dashboard import rows, tries
 from scheduler.dashboard.drawing import meetings, refusals, spans
 from scheduler.dashboard.facts import TryRow
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.notes import Note, empty_notes
-from scheduler.dashboard.params import WIDTH, Params, ScheduleFilter, stamp
+from scheduler.dashboard.params import WIDTH, Link, Params, ScheduleFilter, stamp
 from scheduler.dashboard.selected import Selected, company, selected
 from scheduler.dashboard.timeline_window import window_of, zoom_links
+from scheduler.states import ExecutionState
 
 
 class TimelineFilter(ScheduleFilter):
-    """One schedule or strategy, or all."""
+    """One schedule, strategy or outcome of a try, or all."""
 
     strategy = forms.ChoiceField(
         required=False,
         error_messages={"invalid_choice": "There is no strategy %(value)s. Choose one of the list."},
+    )
+
+    outcome = forms.ChoiceField(
+        required=False,
+        choices=[("", "All outcomes"), *ExecutionState.choices],
+        error_messages={"invalid_choice": "There is no outcome %(value)s. Choose one of the list."},
     )
 
     def __init__(self, params: Params) -> None:
@@ -40,7 +48,11 @@ class TimelineFilter(ScheduleFilter):
     @property
     def wanted(self) -> tries.Wanted:
         """What was chosen."""
-        return tries.Wanted(schedule_id=self.schedule_id, strategy=self.cleaned_data.get("strategy", ""))
+        return tries.Wanted(
+            schedule_id=self.schedule_id,
+            strategy=self.cleaned_data.get("strategy", ""),
+            state=self.cleaned_data.get("outcome", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +137,7 @@ def _selected(
 
 def context(found: Report, data: str) -> dict[str, Any]:
     """What the template prints. ``data`` is the path of the JSON."""
-    params, window = found.params, found.window
+    params, window, chart = found.params, found.window, _chart(found)
     here = {"from": window.start, "to": window.end}
     return {
         "title": "Timeline",
@@ -138,7 +150,8 @@ def context(found: Report, data: str) -> dict[str, Any]:
         "zoom": zoom_links(params, window),
         "frozen": found.now if params.given.get("at") and found.now != found.header.now else None,
         "live_url": params.url(at=None),
-        "chart": _chart(found),
+        "chart": chart,
+        "lanes": _lane_links(params, chart),
         "selected": found.selected,
         "data_url": params.url(data, **here),
     }
@@ -169,7 +182,22 @@ def _chart(found: Report) -> Timeline:
         zoom=zoom,
         selected=select(found.selected.tries[0].row.id) if found.selected else "",
         width=WIDTH,
+        first_lane=found.params.number("lanes") or 0,
     )
+
+
+def _lane_links(params: Params, chart: Timeline) -> list[Link]:
+    """Thirty workers at a time, where there are more."""
+    if chart.workers <= MOST_LANES:
+        return []
+    return [
+        Link(
+            text=f"{first + 1} to {min(first + MOST_LANES, chart.workers)}",
+            url=params.url(lanes=first or None),
+            current=first == chart.first_lane,
+        )
+        for first in range(0, chart.workers, MOST_LANES)
+    ]
 
 
 def as_json(found: Report) -> dict[str, Any]:

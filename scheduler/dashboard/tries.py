@@ -27,16 +27,18 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which tries: of one schedule, under one strategy, or all."""
+    """Which tries: of one schedule, under one strategy, that ended in one way, or all."""
 
     schedule_id: int | None = None
     strategy: str = ""
+    state: str = ""
 
     def among(self, tries: QuerySet[Execution]) -> QuerySet[Execution]:
         """Those of them."""
         if self.schedule_id is not None:
             tries = tries.filter(tick__schedule_id=self.schedule_id)
-        return tries.filter(lock_alias=self.strategy) if self.strategy else tries
+        given = {"lock_alias": self.strategy, "state": self.state}
+        return tries.filter(**{field: value for field, value in given.items() if value})
 
 
 def tries_in(window: Window, wanted: Wanted) -> tuple[list[TryRow], bool]:

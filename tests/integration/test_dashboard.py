@@ -325,6 +325,20 @@ def test_filters_narrow_the_timeline_and_not_the_evidence(page: Callable[..., st
     assert "1 execution, 1 overlap (1 proven)" in html
     assert "0 executions" in page("timeline", at=AT, strategy="database")
     assert "There is no strategy etcd" in page("timeline", at=AT, strategy="etcd")
+    assert "2 executions, 1 overlap (1 proven)" in page("timeline", at=AT, outcome="executed")
+    assert "0 executions" in page("timeline", at=AT, outcome="prevented")
+    assert "There is no outcome won" in page("timeline", at=AT, outcome="won")
+
+
+def test_more_workers_than_a_chart_holds_are_shown_page_by_page(page: Callable[..., str]) -> None:
+    for number in range(64):
+        alive(f"worker{number:02}")
+    first, third, beyond = (page("timeline", at=AT, **asked) for asked in ({}, {"lanes": 60}, {"lanes": 999}))
+    assert "Workers 1 to 30 of 64 are shown." in first and "worker30" not in first
+    assert "lanes=60" in first and ">61 to 64</a>" in first
+    for html in (third, beyond):
+        assert "Workers 61 to 64 of 64 are shown." in html and "worker59" not in html
+        assert re.findall(r'aria-current="true">([^<]*)</a>', html) == ["61 to 64"]
 
 
 def test_five_thousand_tries_are_binned_and_small(page: Callable[..., str]) -> None:

@@ -246,7 +246,7 @@ class TestTimeline:
     def test_lanes_beyond_the_limit_are_counted(self) -> None:
         chart = drawn([span(f"w{n:02}", 0, 5) for n in range(42)])
         assert len(chart.lanes) == 30
-        assert chart.note == "30 of 42 workers are shown."
+        assert chart.note == "Workers 1 to 30 of 42 are shown."
 
     def test_many_marks_are_binned_and_nothing_bad_is_lost(self) -> None:
         spans = [span(f"w{n % 4}", n / 100, n / 100 + 0.5) for n in range(5000)]
