@@ -77,7 +77,7 @@ class ExportMixin(admin.ModelAdmin):
             cursor.execute(_ABOUT, [self.opts.db_table])
             about = cursor.fetchone()[0]
         oldest = self.model._default_manager.aggregate(oldest=Min(self.kept_from))["oldest"]
-        return {"about_rows": f"{about:,}" if about else "", "oldest": oldest}
+        return {"about_rows": f"{about:,}" if about else "", "oldest": oldest, "keep_days": conf("KEEP_DAYS")}
 
     def _path(self, view: str, *args: str) -> str:
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{view}"

@@ -119,11 +119,14 @@ def test_export_needs_its_permission_and_a_list_that_is_there(client: Client, ex
     assert client.get(reverse("admin:aegis_scheduler_execution_export", args=["csv"])).status_code == 403
 
 
-def test_the_links_carry_the_filter(exporter: Client) -> None:
+def test_the_links_carry_the_filter_and_what_is_kept_is_said(exporter: Client, settings: Any) -> None:
     few()
     page = exporter.get(reverse(LIST), {"state__exact": "prevented"}).content.decode()
     assert "/export/csv/?state__exact=prevented" in page
     assert "aegis prune" in page
+    settings.AEGIS = {"KEEP_DAYS": 30}
+    page = exporter.get(reverse(LIST)).content.decode()
+    assert "Beats delete what ended more than 30 days ago." in page and "aegis prune" not in page
 
 
 def test_the_list_asks_the_same_number_of_queries_for_few_rows_and_for_many(exporter: Client) -> None:
