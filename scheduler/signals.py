@@ -9,3 +9,5 @@ lock_force_released = Signal()
 
 # sender: scheduler.models.Alert; ``alert``: the row. Sent outside of any transaction, in the process that looked.
 alert_opened = Signal()
+# The same, once its condition is gone; for alerts that had been told.
+alert_closed = Signal()

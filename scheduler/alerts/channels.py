@@ -16,13 +16,14 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from django.core import mail
+from django.urls import reverse
 
 from scheduler.alerts.rules import RULES
 from scheduler.alerts.settings import SCHEMES, alert_settings
 from scheduler.doctor.bounded import Asked, NotAnswered
 from scheduler.error_text import storable
 from scheduler.models import Alert, AlertDelivery
-from scheduler.signals import alert_opened
+from scheduler.signals import alert_closed, alert_opened
 
 logger = logging.getLogger("aegis.alerts")
 
@@ -52,17 +53,21 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def _log(alert: Alert) -> str:
-    logger.error(
-        "alert %s opened for %s: %s", alert.rule, alert.subject, alert.message,
-        extra={"action": "alert", "rule": alert.rule, "subject": alert.subject},
-    )  # fmt: skip
+    facts = {"rule": alert.rule, "subject": alert.subject}
+    if _is_over(alert):
+        logger.info("alert %s is over for %s", alert.rule, alert.subject, extra={"action": "alert_over", **facts})
+    else:
+        logger.error(
+            "alert %s opened for %s: %s", alert.rule, alert.subject, alert.message, extra={"action": "alert", **facts}
+        )
     return "written to the logger aegis.alerts"
 
 
 def _email(alert: Alert) -> str:
     to = alert_settings().email
-    subject = storable(f"[Aegis] {title(alert)}: {alert.subject}".replace("\r", " ").replace("\n", " "), 200)
-    body = f"{alert.message}\n\nFirst seen {alert.first_seen:%Y-%m-%d %H:%M:%S} UTC. It is on the page of alerts.\n"
+    subject = storable(headline(alert).replace("\r", " ").replace("\n", " "), 200)
+    where = link_to(alert) or "It is on the page of alerts."
+    body = f"{alert.message}\n\nFirst seen {alert.first_seen:%Y-%m-%d %H:%M:%S} UTC. {where}\n"
     with mail.get_connection(timeout=TIMEOUT) as connection:
         sent = mail.EmailMessage(subject, body, to=to, connection=connection).send()
     if not sent:
@@ -86,18 +91,19 @@ def _webhook(alert: Alert) -> str:
 
 
 def _signal(alert: Alert) -> str:
-    raised = [
-        answer for _, answer in alert_opened.send_robust(sender=Alert, alert=alert) if isinstance(answer, Exception)
-    ]
+    signal = alert_closed if _is_over(alert) else alert_opened
+    raised = [answer for _, answer in signal.send_robust(sender=Alert, alert=alert) if isinstance(answer, Exception)]
     if raised:
         raise NotTold(f"{len(raised)} of the receivers raised: {type(raised[0]).__name__}")
-    return f"{len(alert_opened.receivers)} receivers"
+    return f"{len(signal.receivers)} receivers"
 
 
 def payload(alert: Alert) -> dict[str, Any]:
-    """What a webhook is sent, under a schema that stays."""
+    """What a webhook is sent, under a schema that stays. ``text`` is what chats show of it."""
     return {
         "schema": "aegis.alert.1",
+        "text": " ".join(filter(None, (f"{headline(alert)}: {alert.message}", link_to(alert)))),
+        "url": link_to(alert),
         "id": alert.pk,
         "rule": alert.rule,
         "title": title(alert),
@@ -107,6 +113,21 @@ def payload(alert: Alert) -> dict[str, Any]:
         "count": alert.count,
         "first_seen": alert.first_seen.isoformat() if alert.first_seen else None,
     }
+
+
+def headline(alert: Alert) -> str:
+    """In a line: what it is about, and whether it is over."""
+    return f"[Aegis] {'Over: ' if _is_over(alert) else ''}{title(alert)}: {alert.subject}"
+
+
+def link_to(alert: Alert) -> str | None:
+    """Its page, where BASE_URL says where the site is; None for a test, which has none."""
+    base = alert_settings().base_url
+    return base + reverse("admin:aegis_scheduler_alert_detail", args=[alert.pk]) if base and alert.pk else None
+
+
+def _is_over(alert: Alert) -> bool:
+    return alert.state == Alert.State.CLOSED
 
 
 def title(alert: Alert) -> str:

@@ -22,6 +22,7 @@ class AlertSettings:
     log: bool
     email: tuple[str, ...]
     webhook: str
+    base_url: str
 
 
 def alert_settings() -> AlertSettings:
@@ -32,6 +33,7 @@ def alert_settings() -> AlertSettings:
         log=bool(given["LOG"]),
         email=tuple(given["EMAIL"] or ()),
         webhook=str(given["WEBHOOK"] or ""),
+        base_url=str(given["BASE_URL"] or "").rstrip("/"),
     )
 
 
@@ -60,6 +62,7 @@ def _problems(value: Any) -> Iterator[tuple[str, str, str]]:
     email = value.get("EMAIL") or ()
     if isinstance(email, str) or not all(isinstance(one, str) and "@" in one for one in email):
         yield "['EMAIL']", "it is no list of addresses.", "Give a list, such as ['ops@example.com']."
-    webhook = value.get("WEBHOOK")
-    if webhook and (urlsplit(str(webhook)).scheme not in SCHEMES or not urlsplit(str(webhook)).hostname):
-        yield "['WEBHOOK']", "it is no http or https address.", "Give one, such as https://hooks.example.com/aegis."
+    for key, example in (("WEBHOOK", "https://hooks.example.com/aegis"), ("BASE_URL", "https://www.example.com")):
+        url = value.get(key)
+        if url and (urlsplit(str(url)).scheme not in SCHEMES or not urlsplit(str(url)).hostname):
+            yield f"[{key!r}]", "it is no http or https address.", f"Give one, such as {example}."

@@ -32,7 +32,7 @@ from scheduler.alerts.watch import watch
 from scheduler.minting import mint
 from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule, Tick
 from scheduler.pruning import prune
-from scheduler.signals import alert_opened
+from scheduler.signals import alert_closed, alert_opened
 from scheduler.statements import dispatch
 from tests.browser import seed
 from tests.support import wait_until
@@ -387,6 +387,40 @@ def test_every_channel_is_told_once_and_it_is_recorded(hook: type[Hook]) -> None
     assert {(one.channel, one.ok) for one in alert.deliveries.all()} == {
         ("log", True), ("signal", True), ("e-mail", True), ("webhook", True)
     }  # fmt: skip
+
+
+def test_what_was_told_is_told_to_be_over_and_where_it_is(hook: type[Hook], settings: Any) -> None:
+    """Receivers that keep incidents would keep them open for ever."""
+    settings.AEGIS["ALERTS"]["BASE_URL"] = "https://shop.example.com/"
+    a_beat()
+    schedule, quiet = make_schedule("report"), make_schedule("quiet")
+    missed(schedule)
+    missed(quiet)
+    over: list[str] = []
+
+    def receiver(alert: Alert, **kwargs: object) -> None:
+        over.append(alert.subject)
+
+    alert_closed.connect(receiver)
+    try:
+        looked()
+        Alert.objects.filter(subject="quiet").update(notified_at=None)
+        Alert.objects.filter(subject="report").update(state="acknowledged")
+        Tick.objects.all().delete()
+        looked()
+        looked()
+    finally:
+        alert_closed.disconnect(receiver)
+    opened, closed = (one for one in hook.got if one["subject"] == "report")
+    url = f"https://shop.example.com/admin/aegis_scheduler/alert/{opened['id']}/"
+    assert (opened["state"], closed["state"], opened["url"]) == ("open", "closed", url)
+    assert opened["text"].startswith("[Aegis] Missed: report: ") and opened["text"].endswith(url)
+    assert closed["text"].startswith("[Aegis] Over: Missed: report: ")
+    assert over == ["report"]
+    assert [message.subject for message in mail.outbox if "report" in message.subject] == [
+        "[Aegis] Missed: report", "[Aegis] Over: Missed: report"
+    ]  # fmt: skip
+    assert url in mail.outbox[-1].body
 
 
 def test_a_dead_channel_delays_nobody_and_no_secret_is_kept(
