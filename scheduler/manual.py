@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -60,7 +61,8 @@ INSERT INTO aegis_scheduler_tick (
     delivery,
     lock_name, lock_alias, ttl, once_per_tick, grace, overlap, max_attempts, state, outcome, reason, attempt, retries,
     copies, dispatch_at, deadline, missed_count)
-SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0, clock_timestamp(), %(key)s::text, %(call)s::jsonb,
+SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0,
+       coalesce(%(fire_time)s::timestamptz, clock_timestamp()), %(key)s::text, %(call)s::jsonb,
        %(task)s::text, %(args)s::jsonb, %(kwargs)s::jsonb, %(queue)s::text, %(priority)s::int, 'one_worker',
        guard.name, guard.alias_in_force,
        %(ttl)s::float8, true, %(grace)s::float8, %(overlap)s::text, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
@@ -79,10 +81,13 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def request_run(schedule: Schedule, *, key: str | None = None, overlap: str | None = None) -> int:
+def request_run(
+    schedule: Schedule, *, key: str | None = None, overlap: str | None = None, fire_time: datetime | None = None
+) -> int:
     """Store a manual tick of a schedule; any beat publishes it within a second. Returns the tick's id.
 
-    ``overlap``: what becomes of it while the name is held, instead of what the schedule says.
+    ``overlap``: what becomes of it while the name is held, instead of what the schedule says. ``fire_time``: the past
+    one that it runs again; now if not given.
 
     The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``,
     ``InvalidLockBackend`` where the strategy in force has left LOCKS, and ``ValueError`` for what cannot be stored.
@@ -90,7 +95,8 @@ def request_run(schedule: Schedule, *, key: str | None = None, overlap: str | No
     made = _make(
         name=schedule.lock_id,
         alias=schedule.lock.alias_wanted,
-        key=f"run:{key or uuid4()}",
+        key=key or f"run:{uuid4()}",
+        fire_time=fire_time,
         task=schedule.task,
         args=schedule.args,
         kwargs=schedule.kwargs,
@@ -199,6 +205,7 @@ def _make(**facts: Any) -> dict[str, Any]:
     parameters = {
         "schedule": None,
         "schedule_name": "",
+        "fire_time": None,
         "queue": "",
         "priority": None,
         "grace": GRACE,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import transaction
 from django.db.models import QuerySet
 
 from locks import InvalidLockBackend
-from scheduler import limits, manual
+from scheduler import again, limits, manual
 from scheduler.changes import Refused, Who, note
 from scheduler.models import Execution, Schedule, ScheduleChange, Tick
 from scheduler.models.tick import Overlap
@@ -23,35 +24,41 @@ from scheduler.states import OPEN_TICKS, ExecutionState, TickOutcome, TickState
 BY_HAND = "run by hand"
 
 
-def ask(name: str, *, key: str, who: Who, why: str = "", if_held: str = "") -> Tick:
+def ask(
+    name: str, *, key: str, who: Who, why: str = "", if_held: str = "", fire_time: datetime | None = None
+) -> Tick:
     """A manual tick of schedule ``name``; any beat publishes it within a second.
 
     The same ``key`` gives the same tick however often it is asked for, so a form that is sent twice runs once; keys
     of two schedules have nothing to do with each other. ``if_held``: ``skip`` or ``queue_one`` instead of what the
-    schedule says. Raises ``Refused`` (``TooOften``), ``LedgerUnavailable`` and ``Schedule.DoesNotExist``.
+    schedule says. ``fire_time``: a past one that is run again (``scheduler.again``).
+
+    Raises ``Refused`` (``TooOften``), ``LedgerUnavailable`` and ``Schedule.DoesNotExist``.
     """
     if not key or len(key) > 150 or not key.isprintable():
         raise Refused("The key must be 1 to 150 printable characters.")
     if if_held not in ("", *Overlap.values):
         raise Refused(f"There is no {if_held!r} to do while the name is held; give {' or '.join(Overlap.values)}.")
     schedule = Schedule.objects.select_related("lock").get(name=name)
-    key = f"{schedule.pk}:{key}"
+    key = again.key_of(schedule, fire_time, key) if fire_time else f"run:{schedule.pk}:{key}"
     with transaction.atomic():
         # Counting holds the user's row, so that a second click looks for the first one's tick after it was stored.
         done = ScheduleChange.objects.filter(changed_by_id=getattr(who, "pk", None), after__has_key=BY_HAND)
         limits.hold(who)
-        found = Tick.objects.filter(manual_key=f"run:{key}").first()
+        found = Tick.objects.filter(manual_key=key).first()
         if found is not None:
             return found
         limits.admit(who, "run_now", done, "changed_at")
-        tick = _requested(schedule, key, if_held)
+        if fire_time is not None:
+            again.refuse(schedule, fire_time)
+        tick = _requested(schedule, key, if_held, fire_time)
         note(schedule, {BY_HAND: [None, f"tick {tick}"]}, why=why[:500], who=who)
     return Tick.objects.get(pk=tick)
 
 
-def _requested(schedule: Schedule, key: str, if_held: str) -> int:
+def _requested(schedule: Schedule, key: str, if_held: str, fire_time: datetime | None) -> int:
     try:
-        return manual.request_run(schedule, key=key, overlap=if_held or None)
+        return manual.request_run(schedule, key=key, overlap=if_held or None, fire_time=fire_time)
     except InvalidLockBackend as problem:
         alias = schedule.lock.alias_in_force or schedule.lock.alias_wanted
         raise Refused(

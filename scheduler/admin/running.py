@@ -16,6 +16,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
 from scheduler import releasing, running
+from scheduler.admin.instants import InstantField
 from scheduler.admin.verbs import Row, Verb, VerbsMixin, counted, names
 from scheduler.dashboard import dialog
 from scheduler.dashboard.header import header
@@ -37,7 +38,13 @@ class RunForm(dialog.OptionalReasonForm):
             (Overlap.QUEUE_ONE, "Wait for the end of that run, then run"),
         ],
     )
-    field_order = ("if_held", "reason")
+    fire_time = InstantField(
+        required=False,
+        label="For the fire time of (UTC)",
+        help_text="Empty: now. A past one that failed or was missed is run again as that one, with its scheduled_for"
+        " and the keys of its once_key.",
+    )
+    field_order = ("fire_time", "if_held", "reason")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,8 +89,9 @@ class RunVerb(Verb):
 
     def act(self, schedule: Schedule, given: dict[str, Any], request: HttpRequest) -> str:
         tick = running.ask(
-            schedule.name, key=str(given["key"]), who=request.user, why=given["reason"], if_held=given["if_held"]
-        )
+            schedule.name, key=str(given["key"]), who=request.user, why=given["reason"], if_held=given["if_held"],
+            fire_time=given["fire_time"],
+        )  # fmt: skip
         return f"Run by hand: tick {tick.pk}"
 
     def told(self, done: Sequence[str]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from argparse import ArgumentParser, ArgumentTypeError
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.dateparse import parse_datetime
 
 from scheduler import running
 from scheduler.changes import Refused
@@ -36,6 +38,10 @@ _STATUS = {
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", help="the schedule")
     parser.add_argument("--wait", type=_seconds, default=60.0, metavar="S", help="seconds to wait for its end (60)")
+    parser.add_argument(
+        "--for", dest="fire_time", type=_instant, metavar="WHEN",
+        help="a past fire time that failed or was missed, such as 2027-01-31T02:00Z: it is run again as that one",
+    )  # fmt: skip
     parser.add_argument("--key", default="", help="the same key asks for the same run, however often it is given")
     parser.add_argument(
         "--if-held", choices=("skip", "queue_one"), default="", help="instead of what the schedule says"
@@ -55,13 +61,25 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _instant(text: str) -> datetime:
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ArgumentTypeError(f"{text!r} is not an instant with its offset, such as 2027-01-31T02:00Z")
+    return found
+
+
 def run(
-    command: BaseCommand, *, name: str, wait: float, key: str, if_held: str, reason: str, by: str | None, format: str,
-    **_: Any,
+    command: BaseCommand, *, name: str, wait: float, fire_time: datetime | None, key: str, if_held: str, reason: str,
+    by: str | None, format: str, **_: Any,
 ) -> int:  # fmt: skip
     try:
         named(name)
-        tick = running.ask(name, key=key or str(uuid4()), who=who_commands(by), why=reason, if_held=if_held)
+        tick = running.ask(
+            name, key=key or str(uuid4()), who=who_commands(by), why=reason, if_held=if_held, fire_time=fire_time
+        )
         standing = _wait(tick, wait)
     except Refused as refusal:
         raise CommandError(f"{name}: {refusal}", returncode=2) from refusal

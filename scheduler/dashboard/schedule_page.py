@@ -23,6 +23,7 @@ from scheduler.dashboard.tiles import share as share_of
 from scheduler.explain import FireTimePreview
 from scheduler.models import Schedule, ScheduleChange, Tick
 from scheduler.notes import notes
+from scheduler.once_key import AGAIN
 from scheduler.running import BY_HAND, inside
 from scheduler.states import TickOutcome
 
@@ -126,7 +127,8 @@ def chart(facts: Facts, lists: dict[str, str]) -> RunTimes | None:
 
 def _by_hand(schedule: Schedule) -> list[Tick]:
     """The latest runs that somebody asked for."""
-    return list(Tick.objects.filter(schedule=schedule, manual_key__startswith="run:").order_by("-id")[:MANUAL])
+    asked = Tick.objects.filter(schedule=schedule, manual_key__regex=f"^(run:|{AGAIN})")
+    return list(asked.order_by("-id")[:MANUAL])
 
 
 def changes(schedule: Schedule, *, arguments: bool) -> list[Change]:

@@ -1,0 +1,86 @@
+"""A fire time that came to nothing, run again as that one."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+from django.test import Client
+
+from scheduler import running
+from scheduler.changes import Refused
+from scheduler.context import RunContext
+from scheduler.models import Tick
+from scheduler.runner import run
+from scheduler.states import ExecutionState
+from tests.integration.test_verbs import command, do, operator, text
+from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
+
+__all__ = ["operator"]  # a fixture
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_fire_time_that_failed_is_run_again_as_that_one(operator: Client) -> None:
+    schedule = make_schedule("nightly")
+    failed = make_tick(schedule, seconds_ago=3600)
+    keys: list[str] = []
+
+    def body(context: RunContext) -> None:
+        keys.append(context.once_key("charge"))
+        assert context.scheduled_for == failed.fire_time
+        if len(keys) == 1:
+            raise ValueError("disk full")
+
+    when = failed.fire_time.isoformat()
+    assert "is planned, so it is not run again" in command("run", "nightly", "--for", when)[1]
+    assert run(delivery_of(failed), body).state is ExecutionState.FAILED
+    status, said = command("run", "nightly", "--for", when, "--wait", "0", "--format", "json", "--key", "k")
+    again = Tick.objects.get(pk=json.loads(said)["tick"])
+    assert status == 75 and again.manual_key and again.fire_time == failed.fire_time
+    assert (
+        json.loads(command("run", "nightly", "--for", when, "--wait", "0", "--format", "json", "--key", "k")[1])[
+            "tick"
+        ]
+        == again.pk
+    )
+    assert f"Tick {again.pk} of that fire time is planned" in command("run", "nightly", "--for", when)[1]
+    assert run(delivery_of(again), body).state is ExecutionState.EXECUTED
+    assert keys[0] == keys[1]
+    assert f"Tick {again.pk} of that fire time was executed" in command("run", "nightly", "--for", when)[1]
+    assert Tick.objects.count() == 2
+
+
+def test_only_a_past_instant_can_be_run_again(operator: Client) -> None:
+    schedule = make_schedule("nightly")
+    later = database_now() + timedelta(hours=1)
+    assert "has not come yet" in command("run", "nightly", "--for", later.isoformat())[1]
+    for wrong in ("yesterday", "2027-01-31T02:00", "2027-02-31T02:00Z"):
+        assert "is not an instant with its offset" in command("run", "nightly", "--for", wrong)[1]
+    page = do(operator, "run", schedule, key=uuid4(), fire_time=f"{later:%Y-%m-%dT%H:%M:%S}")
+    assert "has not come yet" in text(page) and not Tick.objects.exists()
+    past = database_now().replace(microsecond=0) - timedelta(days=1)
+    do(operator, "run", schedule, key=uuid4(), fire_time=f"{past:%Y-%m-%dT%H:%M:%S}")
+    assert Tick.objects.get().fire_time == past
+
+
+def test_two_who_ask_for_a_fire_time_at_once_get_one_run() -> None:
+    make_schedule("nightly")
+    when = database_now() - timedelta(hours=1)
+
+    def ask(number: int) -> bool:
+        try:
+            running.ask("nightly", key=f"k{number}", who=f"ops{number}", fire_time=when)
+        except Refused:
+            return False
+        finally:
+            connections.close_all()
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(ask, range(6))) == 1
+    assert Tick.objects.count() == 1
