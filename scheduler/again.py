@@ -27,15 +27,16 @@ def key_of(schedule: Schedule, fire_time: datetime, key: str) -> str:
 
 
 def refuse(schedule: Schedule, fire_time: datetime) -> None:
-    """Raises ``Refused`` for a fire time that is not over, that ran, or of which a tick is open.
+    """Raises ``Refused`` for a fire time that is to come, that a beat has yet to pass, that ran or still may.
 
-    Call it in a transaction: it holds the schedule's row to its end.
+    Call it in a transaction: it holds the schedule's row to its end, so that no beat passes meanwhile.
     """
-    rows = Schedule.objects.select_for_update(of=("self",), no_key=True).filter(pk=schedule.pk)
-    if not rows.annotate(now=Now()).filter(now__gte=fire_time).exists():
+    held = Schedule.objects.select_for_update(of=("self",), no_key=True).annotate(now=Now()).get(pk=schedule.pk)
+    if held.now < fire_time:
         raise Refused(f"{fire_time:%Y-%m-%d %H:%M:%S %Z} has not come yet; name a fire time that is past.")
-    ticks = Tick.objects.filter(schedule=schedule, fire_time=fire_time).order_by("-id")
-    for tick in ticks:
+    if held.enabled and held.next_fire_at is not None and held.next_fire_at <= fire_time:
+        raise Refused("No beat has passed that fire time yet: start one, which runs it or says that it was missed.")
+    for tick in Tick.objects.filter(schedule=schedule, fire_time=fire_time).order_by("-id"):
         if tick.state in OPEN_TICKS or tick.outcome == TickOutcome.EXECUTED:
             what = f"is {tick.state}" if tick.state in OPEN_TICKS else "was executed"
             raise Refused(f"Tick {tick.pk} of that fire time {what}, so it is not run again.")

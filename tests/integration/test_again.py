@@ -14,7 +14,7 @@ from django.test import Client
 from scheduler import running
 from scheduler.changes import Refused
 from scheduler.context import RunContext
-from scheduler.models import Tick
+from scheduler.models import Schedule, Tick
 from scheduler.runner import run
 from scheduler.states import ExecutionState
 from tests.integration.test_verbs import command, do, operator, text
@@ -66,6 +66,19 @@ def test_only_a_past_instant_can_be_run_again(operator: Client) -> None:
     past = database_now().replace(microsecond=0) - timedelta(days=1)
     do(operator, "run", schedule, key=uuid4(), fire_time=f"{past:%Y-%m-%dT%H:%M:%S}")
     assert Tick.objects.get().fire_time == past
+
+
+def test_what_a_beat_has_yet_to_pass_is_left_to_it() -> None:
+    """It would store its own tick of that fire time, and the body would run twice for it."""
+    make_schedule("nightly")
+    due = database_now() - timedelta(minutes=5)
+    Schedule.objects.update(next_fire_at=due)
+    assert "No beat has passed" in command("run", "nightly", "--for", due.isoformat())[1]
+    before = due - timedelta(minutes=5)
+    assert command("run", "nightly", "--for", before.isoformat(), "--wait", "0")[0] == 75
+    Schedule.objects.update(enabled=False, next_fire_at=due)
+    assert command("run", "nightly", "--for", due.isoformat(), "--wait", "0")[0] == 75
+    assert Tick.objects.exclude(manual_key=None).count() == 2
 
 
 def test_two_who_ask_for_a_fire_time_at_once_get_one_run() -> None:
