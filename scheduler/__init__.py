@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scheduler.context import RunContext
+    from scheduler.editing.declaring import declare
     from scheduler.refusal import is_skipped
     from scheduler.task import ExclusiveTask, exclusive_task
 
-__all__ = ["ExclusiveTask", "RunContext", "exclusive_task", "is_skipped"]
+__all__ = ["ExclusiveTask", "RunContext", "declare", "exclusive_task", "is_skipped"]
 
 _HOMES = {
     "ExclusiveTask": "scheduler.task",
     "exclusive_task": "scheduler.task",
     "RunContext": "scheduler.context",
+    "declare": "scheduler.editing.declaring",
     "is_skipped": "scheduler.refusal",
 }
 

@@ -9,6 +9,7 @@ from django.db.models import OuterRef, QuerySet
 
 from scheduler.models import Schedule, Tick
 from scheduler.models.tick import Overlap
+from scheduler.registry import is_declared
 from scheduler.starvation import IN_A_ROW, REMEDY
 from scheduler.states import TickOutcome
 
@@ -25,6 +26,11 @@ def notes(schedule: Schedule, at: datetime) -> list[str]:
     found = []
     if schedule.broken_reason:
         found.append(schedule.broken_reason)
+    if is_declared(schedule.task) is False:
+        found.append(
+            f"Unknown task {schedule.task}: no module here declares it with @exclusive_task. Where the workers have "
+            "the same code, its ticks are missed."
+        )
     if schedule.is_paused(at):
         found.append(_pause(schedule))
     if is_starved(schedule):

@@ -35,3 +35,11 @@ def exclusive_tasks() -> dict[str, ExclusiveTask]:
     app.finalize(auto=True)
     found = {name: task for name, task in app.tasks.items() if isinstance(task, ExclusiveTask)}
     return dict(sorted(found.items()))
+
+
+def is_declared(name: str) -> bool | None:
+    """Whether a task is declared with ``@exclusive_task`` here; None where a module of tasks cannot be imported."""
+    try:
+        return name in exclusive_tasks()
+    except Exception:  # whatever a project's module raises
+        return None

@@ -10,10 +10,10 @@ from django import forms
 from django.http import HttpRequest
 from django.utils import timezone
 
-from scheduler.admin.instants import InstantField
 from scheduler.admin.verbs import Row, Verb, counted, names
 from scheduler.charts.scale import duration_words
 from scheduler.dashboard.dialog import OptionalReasonForm, ReasonForm
+from scheduler.editing.instants import InstantField
 from scheduler.models import Schedule
 from scheduler.pausing import pause, resume
 from scheduler.running import inside

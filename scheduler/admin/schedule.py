@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
@@ -16,13 +15,14 @@ from django.views.decorators.http import require_POST
 
 from scheduler import private
 from scheduler.admin.facts import instant
-from scheduler.admin.forms import INSTANTS, ScheduleForm
 from scheduler.admin.listing import ListingMixin
 from scheduler.admin.pausing import PauseVerb, ResumeVerb
 from scheduler.admin.retargeting import RetargetVerb
 from scheduler.admin.running import RunVerb
 from scheduler.admin.schedule_page import SchedulePageMixin
 from scheduler.changes import note
+from scheduler.editing.form import INSTANTS, ScheduleForm
+from scheduler.editing.storing import store
 from scheduler.models import Schedule
 from scheduler.strategy_lines import lines
 
@@ -59,29 +59,7 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
     )  # fmt: skip
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: ScheduleForm, change: bool) -> None:
-        """Store the schedule, its lock name and the change row together; beat's own columns are left alone."""
-        with transaction.atomic():
-            before = Schedule.objects.select_related("lock").get(pk=obj.pk) if change else None
-            alias_before = before.lock.alias_wanted if before else None
-            obj.lock = form.store_lock()
-            if before is None:
-                obj.save()
-            else:
-                obj.save(update_fields=[*ScheduleForm.Meta.fields, "lock"])
-            self._note(request, obj, before, alias_before, form.cleaned_data["reason"])
-
-    def _note(
-        self,
-        request: HttpRequest,
-        obj: Schedule,
-        before: Schedule | None,
-        alias_before: str | None,
-        reason: str,
-    ) -> None:
-        changed = obj.changed_since(before) if before else {"created": [None, obj.name]}
-        if obj.lock.alias_wanted != alias_before:
-            changed["strategy"] = [alias_before, obj.lock.alias_wanted]
-        note(obj, changed, why=reason, who=request.user)
+        store(form, who=request.user)
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         note(obj, {"deleted": [obj.name, None]}, why="", who=request.user)

@@ -94,6 +94,7 @@ def test_a_schedule_is_added_with_its_lock_name_and_a_change_row(boss: Client) -
         ({"ttl": "-1"}, "ttl", "-1"),
         ({"ttl": "0"}, "ttl", "0"),
         ({"task": "os.system"}, "task", "os.system"),
+        ({"task": "os.system"}, "task", "Known: aegis_site.demo.tasks.send_digest"),
         ({"strategy": "etcd"}, "strategy", "etcd"),
         ({"lock_name": "No Spaces"}, "lock_name", "No Spaces"),
         ({"task": limited.name, "strategy": "optimistic", "ttl": "30"}, "ttl", "300"),

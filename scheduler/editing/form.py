@@ -1,4 +1,7 @@
-"""The schedule form: every mistake is told beside its field, with the value and the remedy."""
+"""The schedule form: every mistake is told beside its field, with the value and the remedy.
+
+What is declared in code goes through it as well (``declaring``), so there is one place that says what is valid.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,18 @@ from django.utils import timezone
 from locks import InvalidLockBackend, lock_backends
 from locks.base import validate_name
 from scheduler import recurrence as recurrences
-from scheduler.admin import meanwhile, naming
-from scheduler.admin.arguments import ArgumentsField, cut
-from scheduler.admin.instants import InstantField, InstantInput
 from scheduler.advice import Advice, advice
 from scheduler.dashboard.latest import p95_of
+from scheduler.editing import meanwhile, naming
+from scheduler.editing.arguments import ArgumentsField, cut
+from scheduler.editing.instants import InstantField, InstantInput
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
 from scheduler.registry import exclusive_tasks
 from scheduler.retargeting import ttl_problem
 
 PREVIEWED = 5
+LISTED = 20  # choices that an error names
 INSTANTS = frozenset({"anchor", "once_at", "start_at", "end_at"})
 # Where the recurrence names its arguments otherwise than the form its fields.
 _FORM_FIELDS = {
@@ -57,6 +61,7 @@ class ScheduleForm(forms.ModelForm):
 
     may_change_strategy = True  # of a lock name that exists; by the user's permission
     stores = False  # what is valid is stored in the same transaction, so the rows are locked
+    keeps_task = True  # a stored schedule may keep a task that is not declared any more
 
     task = forms.ChoiceField(help_text="Tasks declared with @exclusive_task.")
     lock_name = forms.CharField(
@@ -89,6 +94,7 @@ class ScheduleForm(forms.ModelForm):
             self.fields[name].label = f"{self.fields[name].label} (UTC)"
         self._choices("task", self._task_choices())
         self._choices("strategy", [(alias, alias) for alias in lock_backends.aliases()])
+        self._say_what_is_known()
         if self.instance.pk:
             self.fields["lock_name"].initial = self.instance.lock_id
             self.fields["strategy"].initial = self.instance.lock.alias_wanted
@@ -96,7 +102,7 @@ class ScheduleForm(forms.ModelForm):
 
     def _task_choices(self) -> list[tuple[str, str]]:
         names = list(exclusive_tasks())
-        if self.instance.pk and self.instance.task not in names:
+        if self.keeps_task and self.instance.pk and self.instance.task not in names:
             names.append(self.instance.task)
         return [(name, name) for name in names]
 
@@ -104,6 +110,15 @@ class ScheduleForm(forms.ModelForm):
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [("", "---------"), *choices]
+
+    def _say_what_is_known(self) -> None:
+        for field in self.fields.values():
+            if isinstance(field, forms.ChoiceField):
+                choices: Any = field.choices
+                known = [str(value).replace("%", "%%") for value, _ in choices if value != ""]
+                more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+                told = f"{', '.join(known[:LISTED])}{more}" if known else "none yet"
+                field.error_messages["invalid_choice"] = f'"%(value)s" is not known here. Known: {told}.'
 
     def recurrence(self) -> recurrences.Recurrence | None:
         """The recurrence that the form's values name, or None where they name none that is valid."""
