@@ -61,6 +61,13 @@ def ever_fires(fields: str) -> bool:
     return next(CronSim(fields, _REFERENCE), None) is not None
 
 
+def allowed(fields: str) -> tuple[frozenset[int], ...]:
+    """The minutes, hours, days, months and weekdays (Sunday is 0) that a readable expression without ``L`` allows."""
+    found = CronSim(fields, _REFERENCE)
+    weekdays = {day % 7 for day in found.weekdays if isinstance(day, int)}
+    return tuple(map(frozenset, (found.minutes, found.hours, found.days, found.months, weekdays)))
+
+
 def is_fixed(fields: str) -> bool:
     """Whether Vixie's rules treat the expression as fixed times of day rather than as a frequency."""
     minute, hour, *_ = fields.split()

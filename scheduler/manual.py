@@ -133,7 +133,7 @@ def adopt(
     """
     task_id = key or str(uuid4())
     made = _make(
-        name=task.exclusive_lock_name or _name_of(task),
+        name=lock_name_of(task),
         alias=task.exclusive_lock,
         key=key_of(task_id),
         call=call or {},
@@ -193,7 +193,10 @@ def ended_unanswered(delivery: Delivery) -> bool:
         raise LedgerUnavailable(f"tick {delivery.tick_id} could not be read: {type(trouble).__name__}") from trouble
 
 
-def _name_of(task: ExclusiveTask) -> str:
+def lock_name_of(task: ExclusiveTask) -> str:
+    """The lock name of a call of ``task``: its own, else its name in small letters. Raises ``ValueError``."""
+    if task.exclusive_lock_name:
+        return task.exclusive_lock_name
     try:
         return validate_name(task.name.lower())
     except ValueError as refusal:

@@ -9,14 +9,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from scheduler.cli import _operate
+from scheduler.cli import _adopt, _operate
 from scheduler.cli._named import named
 from scheduler.cli._table import of_rows
 from scheduler.jitter import delay
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
 
-HELP = "List, preview, pause, resume, enable, disable, retarget or repair schedules."
+HELP = "List, preview, pause, resume, enable, disable, retarget, repair or adopt schedules."
 
 MOST = 1000  # runs shown at once
 
@@ -30,6 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     for shown in (listed, following):
         shown.add_argument("--format", choices=("table", "json"), default="table")
     _operate.add_actions(actions)
+    _adopt.add_action(actions)
 
 
 def _count(text: str) -> int:
@@ -42,6 +43,8 @@ def run(command: BaseCommand, *, action: str, **options: Any) -> int | None:
     if action in _operate.ACTIONS:
         command.stdout.write(_operate.ACTIONS[action](**options))
         return None
+    if action == "adopt":
+        return _adopt.run(command, **options)
     rows = _list() if action == "list" else _next(options["name"], options["count"])
     if options["format"] == "json":
         command.stdout.write(json.dumps({"schema": 1, action: rows}, indent=2))

@@ -1,0 +1,71 @@
+"""Adopting: a row is looked at, stored as a disabled schedule, and changed over, each row by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from scheduler import pausing
+from scheduler.adopting import Unfit
+from scheduler.adopting.rows import Plan, plan
+from scheduler.changes import Who
+from scheduler.editing import declaring
+from scheduler.models import Schedule
+
+WHY = "adopted from django-celery-beat"
+
+
+def existing(row: Any) -> Schedule | None:
+    """The schedule of that name. Raises ``Unfit`` where it is of another task."""
+    found = Schedule.objects.filter(name=row.name.strip()).first()
+    if found is not None and found.task != row.task:
+        raise Unfit(f"The name is that of a schedule of {found.task}. Rename the row.")
+    return found
+
+
+def look(row: Any) -> tuple[Schedule, Plan]:
+    """The schedule that it would be; nothing is stored. Raises ``Unfit`` and ``ValidationError``."""
+    planned = plan(row, timezone.now())
+    form = declaring.checked(row.name, planned.given)
+    schedule: Schedule = form.instance
+    schedule.lock_id = form.cleaned_data["lock_name"]
+    return schedule, planned
+
+
+def adopt(row: Any, *, who: Who) -> tuple[Schedule, Plan]:
+    """Store it as a disabled schedule. Raises ``Unfit`` and ``ValidationError``."""
+    planned = plan(row, timezone.now())
+    return declaring.put(row.name, planned.given, who=who, why=WHY), planned
+
+
+def change_over(row: Any, *, who: Who) -> Schedule:
+    """Let the schedule fire instead of its row, from one transaction on; again changes nothing.
+
+    Both edits are followed within two seconds, and nothing from before is fired. Raises ``Unfit`` where the schedule
+    would not fire: the row is left as it is then.
+    """
+    with transaction.atomic():
+        row = type(row).objects.select_for_update().get(pk=row.pk)
+        schedule = existing(row)
+        if schedule is None:
+            raise Unfit("There is no schedule of this name yet: adopt it with --write.")
+        if not row.enabled:
+            if schedule.enabled:
+                return schedule
+            raise Unfit("The row is disabled. If it is wanted, enable the schedule: aegis schedules enable.")
+        _check_fires(schedule)
+        row.enabled = False
+        row.save()  # beats hear of save(), and not of update()
+        if schedule.enabled:
+            return schedule
+        return pausing.switch(schedule.name, enabled=True, why=WHY, who=who)
+
+
+def _check_fires(schedule: Schedule) -> None:
+    now = timezone.now()
+    if schedule.is_paused(now):
+        raise Unfit("The schedule is paused: resume it first.")
+    if schedule.recurrence().next_after(now) is None:
+        raise Unfit("The schedule never fires any more: give it a later time first.")
