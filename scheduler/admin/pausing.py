@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -48,8 +48,7 @@ class PauseVerb(Verb):
 
     @staticmethod
     def _row(schedule: Schedule, now: datetime, running: list[Any]) -> Row:
-        own = [row for row in running if row.tick.schedule_id == schedule.pk]
-        warnings = [f"{row.worker} is inside since {row.started_at:%H:%M:%S} UTC and goes on." for row in own]
+        warnings = goes_on(schedule, running)
         if schedule.is_paused(now):
             warnings.append(f"It is paused already by {schedule.paused_by or 'somebody'}; this replaces that pause.")
         return Row(schedule=schedule, said=next_run(schedule, now), warnings=tuple(warnings))
@@ -90,6 +89,12 @@ class ResumeVerb(Verb):
     def told(self, done: Sequence[str]) -> str:
         said = counted("%(n)d schedule was resumed", "%(n)d schedules were resumed", len(done))
         return f"{said}; nothing is run for the pause."
+
+
+def goes_on(schedule: Schedule, running: Iterable[Any]) -> list[str]:
+    """Of the executions that are inside, a sentence about each of the schedule's own."""
+    own = [row for row in running if row.tick.schedule_id == schedule.pk]
+    return [f"{row.worker} is inside since {row.started_at:%H:%M:%S} UTC and goes on." for row in own]
 
 
 def next_run(schedule: Schedule, now: datetime) -> str:

@@ -20,6 +20,7 @@ from scheduler.admin.pausing import PauseVerb, ResumeVerb
 from scheduler.admin.retargeting import RetargetVerb
 from scheduler.admin.running import RunVerb
 from scheduler.admin.schedule_page import SchedulePageMixin
+from scheduler.admin.switching import DisableVerb, EnableVerb
 from scheduler.changes import note
 from scheduler.editing.form import INSTANTS, ScheduleForm
 from scheduler.editing.storing import store
@@ -34,7 +35,7 @@ class ScheduleAdmin(ListingMixin, SchedulePageMixin, admin.ModelAdmin):
     """Edits follow within two seconds; each leaves a change row with who, what and why."""
 
     form = ScheduleForm
-    verbs = (PauseVerb(), ResumeVerb(), RunVerb(), RetargetVerb())
+    verbs = (PauseVerb(), ResumeVerb(), RunVerb(), RetargetVerb(), EnableVerb(), DisableVerb())
     change_form_template = "admin/aegis_scheduler/schedule/change_form.html"
     save_on_top = True
     fieldsets = (

@@ -69,11 +69,11 @@ class SchedulePageMixin(RanMixin):
 
     def _buttons(self, request: HttpRequest, schedule: Schedule) -> list[Link]:
         """Of the verbs that this user may use on it."""
-        unfit = "pause" if schedule.paused_at else "resume"
+        unfit = ("pause" if schedule.paused_at else "resume", "enable" if schedule.enabled else "disable")
         return [
             Link(text=verb.label, url=self.path_to(verb.name, schedule=schedule.pk))
             for verb in self.verbs
-            if verb.name != unfit and request.user.has_perm(f"aegis_scheduler.{verb.permission}")
+            if verb.name not in unfit and request.user.has_perm(f"aegis_scheduler.{verb.permission}")
         ]
 
 

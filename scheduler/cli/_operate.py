@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -22,12 +22,13 @@ def add_actions(actions: Any) -> None:
     pause = _action(actions, "pause", "store nothing new until it is resumed; what has begun goes on")
     pause.add_argument("--reason", required=True, help="why; shown beside the schedule")
     pause.add_argument("--until", type=_instant, help="resume by itself then, e.g. 2027-01-31T06:00Z")
-    for name, said in (
-        ("resume", "end a pause; what passed meanwhile is not caught up"),
-        ("enable", "let it fire from now on"),
-        ("disable", "store nothing new; what has begun goes on"),
+    for name, said, several in (
+        ("resume", "end a pause; what passed meanwhile is not caught up", False),
+        ("enable", "let them fire from now on", True),
+        ("disable", "store nothing new; what has begun goes on", True),
     ):
-        _action(actions, name, said).add_argument("--reason", default="", help="why; kept in the change history")
+        parser = _action(actions, name, said, several=several)
+        parser.add_argument("--reason", default="", help="why; kept in the change history")
     retarget = _action(actions, "retarget", "change the strategy of its lock name")
     retarget.add_argument("--lock", required=True, metavar="ALIAS", help="an alias of LOCKS")
     retarget.add_argument("--now", action="store_true", help="at once, although something may be open under the name")
@@ -35,9 +36,12 @@ def add_actions(actions: Any) -> None:
     _action(actions, "repair", "look again at one that is broken, or whose next run is too far away")
 
 
-def _action(actions: Any, name: str, said: str) -> ArgumentParser:
+def _action(actions: Any, name: str, said: str, *, several: bool = False) -> ArgumentParser:
     parser: ArgumentParser = actions.add_parser(name, help=said, description=said)
-    parser.add_argument("name", help="the schedule")
+    if several:
+        parser.add_argument("names", nargs="+", metavar="name", help="the schedules")
+    else:
+        parser.add_argument("name", help="the schedule")
     parser.add_argument("--by", help="who (default: who runs this command)")
     return parser
 
@@ -96,22 +100,26 @@ def _repair(*, name: str, by: str | None, **_: Any) -> str:
     return healing.repair(name, who=who_commands(by))
 
 
-def _refusable(verb: Callable[..., str]) -> Callable[..., str]:
-    def act(*, name: str, **options: Any) -> str:
-        named(name)
-        try:
-            return verb(name=name, **options)
-        except Refused as refusal:
-            raise CommandError(f"{name}: {refusal}", returncode=1) from refusal
-
-    return act
-
-
 ACTIONS: dict[str, Callable[..., str]] = {
-    "pause": _refusable(_pause),
-    "resume": _refusable(_resume),
-    "enable": _refusable(_enable),
-    "disable": _refusable(_disable),
-    "retarget": _refusable(_retarget),
-    "repair": _refusable(_repair),
+    "pause": _pause,
+    "resume": _resume,
+    "enable": _enable,
+    "disable": _disable,
+    "retarget": _retarget,
+    "repair": _repair,
 }
+
+
+def act(action: str, *, name: str = "", names: Sequence[str] = (), **options: Any) -> Iterator[str]:
+    """Do it to each, and say so: all are known, or nothing is done; a refusal stops no other, and is told last."""
+    chosen = list(dict.fromkeys(names)) or [name]
+    for one in chosen:
+        named(one)
+    refused = []
+    for one in chosen:
+        try:
+            yield ACTIONS[action](name=one, **options)
+        except Refused as refusal:
+            refused.append(f"{one}: {refusal}")
+    if refused:
+        raise CommandError("\n".join(refused), returncode=1)

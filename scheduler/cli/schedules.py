@@ -41,7 +41,8 @@ def _count(text: str) -> int:
 
 def run(command: BaseCommand, *, action: str, **options: Any) -> int | None:
     if action in _operate.ACTIONS:
-        command.stdout.write(_operate.ACTIONS[action](**options))
+        for told in _operate.act(action, **options):
+            command.stdout.write(told)
         return None
     if action == "adopt":
         return _adopt.run(command, **options)

@@ -114,6 +114,21 @@ def test_enable_disable_retarget_and_repair() -> None:
     assert ScheduleChange.objects.count() == 5
 
 
+def test_several_are_disabled_at_once_and_a_refusal_stops_no_other() -> None:
+    for name in ("one", "two", "three"):
+        make_schedule(name, every_seconds=60)
+    assert said("schedules", "disable", "one", "one").splitlines() == ["one is disabled."]
+    out = StringIO()
+    with pytest.raises(CommandError, match=r"^one: It is disabled already\.$") as refused:
+        call_command("aegis", "schedules", "disable", "two", "one", "three", "--reason", "audit", stdout=out)
+    assert refused.value.returncode == 1
+    assert out.getvalue().splitlines() == ["two is disabled.", "three is disabled."]
+    assert not Schedule.objects.filter(enabled=True).exists()
+    with pytest.raises(CommandError, match="There is no schedule 'for'") as unknown:
+        said("schedules", "enable", "one", "for", "two")
+    assert unknown.value.returncode == 2 and not Schedule.objects.filter(enabled=True).exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

@@ -115,6 +115,8 @@ def world() -> Iterator[World]:
         "schedule_delete": {"post": "yes"},
         "schedule_pause": one,
         "schedule_resume": one,
+        "schedule_enable": one,
+        "schedule_disable": one,
         "schedule_run": {**one, "key": uuid.uuid4()},
         "schedule_strategy": {**one, "to": "redis", "apply": "idle"},
         "locks_release": {

@@ -19,7 +19,7 @@ from django.test import Client
 from django.urls import reverse
 
 from locks import lock_backends
-from scheduler import running
+from scheduler import pausing, running
 from scheduler.changes import Refused
 from scheduler.models import Execution, Instance, Schedule, ScheduleChange, Tick
 from scheduler.runner import run
@@ -27,7 +27,7 @@ from scheduler.states import ExecutionState
 from scheduler.ticker import Ticker
 from tests.integration.test_runner import nothing
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
-from tests.support.pages import staff
+from tests.support.pages import ran, staff
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,6 +82,41 @@ def test_schedules_are_paused_and_resumed_with_a_trace(operator: Client) -> None
     assert "Schedule &#x27;one&#x27;: It is not paused" in page and "1 schedule was resumed" in page
     assert not Schedule.objects.filter(paused_at__isnull=False).exists()
     assert not Tick.objects.exists()
+
+
+def test_schedules_are_disabled_and_enabled_with_a_trace(client: Client) -> None:
+    client.force_login(staff("olga", "view_schedule", "change_schedule"))
+    one, two = make_schedule("one", every_seconds=60), make_schedule("two", every_seconds=60)
+    ran(make_tick(one), "w@1", 0.0, None)
+    asked = text(choose(client, "disable", one, two))
+    assert "Disable 2 schedules" in asked and "w@1 is inside since" in asked
+    assert Schedule.objects.filter(enabled=True).count() == 2
+    assert "2 schedules were disabled." in text(do(client, "disable", one, two, reason="audit"))
+    assert not Schedule.objects.filter(enabled=True).exists()
+    changes = ScheduleChange.objects.values_list("schedule_name", "who", "reason", "after")
+    assert sorted(changes) == [(name, "olga", "audit", {"enabled": False}) for name in ("one", "two")]
+    assert LogEntry.objects.filter(change_message__contains="Disabled. audit").count() == 2
+    pausing.pause("two", why="r", who="ada")
+    Schedule.objects.filter(name="one").update(enabled=True)
+    asked = text(choose(client, "enable", one, two))
+    assert "It is enabled already." in asked and "It is paused, and fires once it is resumed." in asked
+    page = text(do(client, "enable", one, two))
+    assert "Schedule &#x27;one&#x27;: It is enabled already" in page and "1 schedule was enabled." in page
+    assert Schedule.objects.filter(enabled=True).count() == 2
+
+
+@pytest.mark.parametrize(("enabled", "offered"), [(True, "disable"), (False, "enable")])
+def test_a_schedules_page_offers_the_switch_that_fits(client: Client, enabled: bool, offered: str) -> None:
+    schedule = make_schedule("one", enabled=enabled)
+    client.force_login(staff("olga", "view_schedule", "change_schedule"))
+    page = client.get(reverse("admin:aegis_scheduler_schedule_page", args=[schedule.pk])).content.decode()
+    assert [verb for verb in ("enable", "disable") if address(verb) in page] == [offered]
+
+
+def test_a_switch_needs_the_permission_to_change(operator: Client) -> None:
+    schedule = make_schedule("one")
+    assert do(operator, "disable", schedule).status_code == 403
+    assert Schedule.objects.get().enabled
 
 
 @pytest.mark.parametrize(
