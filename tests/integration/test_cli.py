@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from datetime import datetime
+from datetime import datetime, timedelta
 from io import StringIO
 from urllib.parse import quote
 
@@ -15,10 +15,10 @@ from django.core.management import CommandError, call_command
 from aegis_site.demo.fleet import FleetError, free_port
 from scheduler.jitter import delay
 from scheduler.minting import mint
-from scheduler.models import LockName, Schedule, ScheduleChange, Tick
+from scheduler.models import Instance, LockName, Schedule, ScheduleChange, Tick
 from scheduler.pausing import pause
 from tests.support import CeleryProcesses
-from tests.support.engine import make_schedule
+from tests.support.engine import database_now, make_schedule
 from tests.support.processes import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,7 +52,8 @@ def test_next_of_a_broken_row_says_what_is_wrong() -> None:
 
 def test_every_verb_that_needs_the_database_says_that_it_is_away(celery_processes: CeleryProcesses) -> None:
     away = {"DATABASE_URL": "postgres://aegis:hunter2@127.0.0.1:1/aegis"}
-    asked = ["locks list", "schedules list", "matrix list", "status", "alerts list", "export executions", "roles"]
+    asked = ["locks list", "schedules list", "matrix list", "status", "alerts list", "export executions", "roles",
+             "alive beat", "schedules adopt"]  # fmt: skip
     started = {
         verb: celery_processes.python(verb.replace(" ", "-"), "manage.py", "aegis", *verb.split(), env=away)
         for verb in asked
@@ -69,7 +70,7 @@ def test_every_verb_says_that_the_tables_are_not_there_yet(celery_processes: Cel
     options = quote("-c search_path=nowhere")
     bare = {"DATABASE_URL": f"{address}{'&' if '?' in address else '?'}options={options}"}
     asked = ["schedules list", "matrix list", "status", "alerts list", "alerts check", "export executions", "roles",
-             "run report", "prune --older-than 90", "locks list"]  # fmt: skip
+             "run report", "prune --older-than 90", "locks list", "alive worker"]  # fmt: skip
     started = {
         verb: celery_processes.python(verb.replace(" ", "-"), "manage.py", "aegis", *verb.split(), env=bare)
         for verb in asked
@@ -127,6 +128,20 @@ def test_several_are_disabled_at_once_and_a_refusal_stops_no_other() -> None:
     with pytest.raises(CommandError, match="There is no schedule 'for'") as unknown:
         said("schedules", "enable", "one", "for", "two")
     assert unknown.value.returncode == 2 and not Schedule.objects.filter(enabled=True).exists()
+
+
+@pytest.mark.parametrize("kind", ["beat", "worker"])
+def test_alive_tells_whether_one_of_this_host_has_shown_itself(kind: str) -> None:
+    here, ago = socket.gethostname(), database_now() - timedelta(seconds=90)
+    other = "worker" if kind == "beat" else "beat"
+    Instance.objects.create(kind=kind, name="a", host="elsewhere", pid=1)
+    Instance.objects.create(kind=other, name="b", host=here, pid=2)
+    Instance.objects.create(kind=kind, name="c", host=here, pid=3, stopped_at=database_now())
+    Instance.objects.create(kind=kind, name="d", host=here, pid=4, heartbeat_at=ago)
+    with pytest.raises(CommandError, match=f"no {kind} of {here} has shown itself for 60 s") as silent:
+        said("alive", kind)
+    assert silent.value.returncode == 1
+    assert said("alive", kind, "--within", "100") == ""
 
 
 @pytest.mark.parametrize(
@@ -205,7 +220,7 @@ def test_a_port_in_use_is_told_with_the_remedy() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [("schedules", "next", "report", "-n", "-3"), ("schedules", "next"), ("demo", "--port", "65536"),
-     ("demo", "--workers", "x")],
+     ("demo", "--workers", "x"), ("alive", "beat", "--within", "0")],
 )  # fmt: skip
 def test_a_number_that_makes_no_sense_or_a_missing_name_is_a_usage_error(arguments: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match=r"whole number from|Name the schedule"):

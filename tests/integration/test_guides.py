@@ -89,13 +89,12 @@ def test_after_a_restore_what_passed_is_not_caught_up(shop: Path) -> None:
 
 def test_a_probe_tells_whether_this_host_has_stamped(shop: Path) -> None:
     follow(shop)
-    write(shop, "monitor.md")
-    beat, worker = [command for command in commands("monitor.md") if "shop.alive" in command]
+    beat, worker = [command for command in commands("monitor.md") if "aegis alive" in command]
     Instance.objects.create(kind="beat", name="beat", host=socket.gethostname(), pid=1)
     assert run(shop, beat).returncode == 0
     silent = run(shop, worker)
     assert silent.returncode == 1 and "no worker of" in silent.stderr
-    check, status = [command for command in commands("monitor.md") if "shop.alive" not in command]
+    check, status = [command for command in commands("monitor.md") if "aegis alive" not in command]
     assert run(shop, check).returncode == 0
     assert '"workers_silent": 0' in run(shop, status).stdout
 
