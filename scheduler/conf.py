@@ -51,7 +51,7 @@ DEFAULTS: dict[str, Any] = {
     "KEEP_DAYS": None,
     # Alerts: seconds between two looks at the rules (0: no beat looks), and who is told; keys left out keep these.
     "ALERTS": {"EVERY": 15.0, "LOG": True, "EMAIL": [], "WEBHOOK": None, "BASE_URL": None},
-    # What becomes of django-celery-beat's own pages in the admin: "hide", "readonly" or "keep".
+    # What becomes of django-celery-beat's own pages in the admin: "hide", "readonly", "guarded" or "keep".
     "BEAT_ADMIN": "readonly",
 }
 MAY_BE_ZERO = frozenset({"LIVE_INTERVAL"})

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
+from celery import current_app
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from django.urls import reverse
+from django.urls import path, reverse
 from django_celery_beat.admin import PeriodicTaskAdmin
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from scheduler.beat_admin import ReadOnly, check_beat_admin, take_over
+from scheduler.beat_admin import Guarded, ReadOnly, check_beat_admin, take_over
 
 pytestmark = pytest.mark.django_db
 
@@ -24,6 +26,27 @@ FORM = "admin:django_celery_beat_periodictask_change"
 def task() -> PeriodicTask:
     every = IntervalSchedule.objects.create(every=1, period="hours")
     return PeriodicTask.objects.create(name="theirs", task="some.task", interval=every)
+
+
+@pytest.fixture
+def guarded(settings: Any) -> str:
+    """The address of the list on a site with the setting ``guarded``."""
+    urls = ModuleType("guarded_urls")
+    urls.urlpatterns = [path("admin/", site_with("guarded", settings).urls)]  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF = urls
+    return "/admin/django_celery_beat/periodictask/"
+
+
+def member(client: Client, *codenames: str) -> None:
+    user = User.objects.create_user("-".join(codenames), is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client.force_login(user)
+
+
+def queued() -> int:
+    with current_app.connection_for_write() as connection:
+        found: int = connection.default_channel.client.llen("celery")
+    return found
 
 
 def site_with(setting: str, settings: Any) -> admin.AdminSite:
@@ -60,6 +83,43 @@ def test_its_form_is_read_by_all_and_changed_by_nobody(client: Client, task: Per
     assert PeriodicTask.objects.get().name == "theirs"
 
 
+ACTIONS = ["enable_tasks", "disable_tasks", "toggle_tasks", "run_tasks"]
+
+
+def test_guarded_actions_are_neither_shown_to_nor_run_for_a_viewer(
+    client: Client, task: PeriodicTask, guarded: str
+) -> None:
+    member(client, "view_periodictask")
+    page = client.get(guarded).content.decode()
+    assert "theirs" in page and not any(action in page for action in (*ACTIONS, "delete_selected"))
+    before = queued()
+    for action in ACTIONS:
+        client.post(guarded, {"action": action, "_selected_action": [task.pk], "index": 0})
+    assert PeriodicTask.objects.get().enabled and queued() == before
+    assert client.post(f"{guarded}{task.pk}/change/", {"name": "ours"}).status_code == 403
+
+
+def test_guarded_pages_are_a_working_tool_for_those_who_may_change_rows(
+    client: Client, task: PeriodicTask, guarded: str
+) -> None:
+    PeriodicTask.objects.update(task="aegis_site.demo.tasks.send_digest")
+    member(client, "view_periodictask", "change_periodictask")
+    page = client.get(guarded).content.decode()
+    assert all(action in page for action in ACTIONS) and "delete_selected" not in page
+    chosen = {"_selected_action": [task.pk], "index": 0}
+    client.post(guarded, {"action": "disable_tasks", **chosen})
+    assert not PeriodicTask.objects.get().enabled
+    before = queued()
+    client.post(guarded, {"action": "run_tasks", **chosen})
+    assert queued() == before + 1
+    form = client.get(f"{guarded}{task.pk}/change/").content.decode()
+    assert "_save" in form and "readable_crontabs" not in form
+    given = {"name": "ours", "task": "some.task", "interval": task.interval_id, "args": "[]", "kwargs": "{}"}
+    assert client.post(f"{guarded}{task.pk}/change/", {**given, "headers": "{}"}).status_code == 302
+    assert PeriodicTask.objects.get().name == "ours"
+    assert client.get(f"{guarded}add/").status_code == 403
+
+
 def test_every_page_of_beats_is_taken_over() -> None:
     theirs = [page for model, page in admin.site._registry.items() if model._meta.app_label == "django_celery_beat"]
     assert len(theirs) == 5
@@ -69,6 +129,7 @@ def test_every_page_of_beats_is_taken_over() -> None:
 def test_the_setting_hides_keeps_or_takes_over(settings: Any) -> None:
     assert PeriodicTask not in site_with("hide", settings)._registry
     assert isinstance(site_with("readonly", settings)._registry[PeriodicTask], ReadOnly)
+    assert isinstance(site_with("guarded", settings)._registry[PeriodicTask], Guarded)
     site = site_with("keep", settings)
     assert not isinstance(site._registry[PeriodicTask], ReadOnly)
     settings.AEGIS = {"BEAT_ADMIN": "readonly"}
@@ -79,8 +140,14 @@ def test_the_setting_hides_keeps_or_takes_over(settings: Any) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "ids"),
-    [("hide", []), ("readonly", []), ("keep", ["aegis.scheduler.W009"]), ("no", ["aegis.scheduler.E014"])],
-)
+    [
+        ("hide", []),
+        ("readonly", []),
+        ("guarded", []),
+        ("keep", ["aegis.scheduler.W009"]),
+        ("no", ["aegis.scheduler.E014"]),
+    ],
+)  # fmt: skip
 def test_keeping_is_warned_of(settings: Any, setting: str, ids: list[str]) -> None:
     settings.AEGIS = {"BEAT_ADMIN": setting}
     assert [found.id for found in check_beat_admin()] == ids
