@@ -32,7 +32,7 @@ def plan(row: Any, at: datetime) -> Plan:
     """The schedule that ``row`` (a PeriodicTask) would be at the aware instant ``at``. Raises ``Unfit``."""
     task = exclusive_tasks().get(row.task)
     if task is None:
-        raise Ordinary(f"{row.task} is not declared with @exclusive_task here. Declare and deploy it first.")
+        raise Ordinary(f"{row.task} is not declared with @exclusive_task here. Declare it, or let it stay a row.")
     _check_routing(row)
     changes: list[str] = []
     given = {
@@ -48,11 +48,24 @@ def plan(row: Any, at: datetime) -> Plan:
         "enabled": False,
     }
     given |= _once(row, given, at, changes) if row.one_off else _recurrence(row, changes)
+    changes += _shared(row, given["lock_name"])
     if row.name in current_app.conf.beat_schedule:
         changes.append("an entry of CELERY_BEAT_SCHEDULE writes the row at each start: take it out of the settings.")
     if not row.enabled:
         changes.append("the row is disabled.")
     return Plan(given=given, changes=tuple(changes))
+
+
+def _shared(row: Any, lock_name: str) -> list[str]:
+    """A call that meets another body is delivered again later; a schedule's run is not, unless it says so."""
+    rows = type(row).objects.filter(task=row.task, enabled=True).values_list("name", flat=True)
+    stored = Schedule.objects.filter(lock=lock_name).values_list("name", flat=True)
+    others = sorted({*rows, *stored} - {row.name})
+    told = (
+        f"it shares the lock name with {', '.join(others)}: a run that meets another is prevented, where a call "
+        "would be delivered later. Choose queue_one, or a lock name of its own."
+    )
+    return [told] if others else []
 
 
 def _check_routing(row: Any) -> None:

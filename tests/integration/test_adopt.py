@@ -185,6 +185,16 @@ def test_other_tasks_stay_rows_and_are_refused_only_where_they_are_named() -> No
     assert adopt("cleanup")[0] == 1
 
 
+def test_rows_of_one_task_share_its_lock_name_and_are_told() -> None:
+    make_schedule("stored", task="aegis_site.demo.tasks.ship_orders", lock_name=TASK)
+    row("north", expire_seconds=60)
+    row("south", expire_seconds=60)
+    row("off", expire_seconds=60, enabled=False)
+    said = adopt()[1]
+    assert "! it shares the lock name with south, stored: a run that meets another is prevented" in said
+    assert "! it shares the lock name with north, stored: " in said
+
+
 def test_a_name_that_is_taken_is_refused() -> None:
     make_schedule("digest", task="aegis_site.demo.tasks.ship_orders")
     row()
