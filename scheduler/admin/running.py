@@ -16,10 +16,10 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
 from scheduler import releasing, running
-from scheduler.admin.instants import InstantField
 from scheduler.admin.verbs import Row, Verb, VerbsMixin, counted, names
 from scheduler.dashboard import dialog
 from scheduler.dashboard.header import header
+from scheduler.editing.instants import InstantField
 from scheduler.held import excludes
 from scheduler.models import Schedule, Tick
 from scheduler.models.tick import Overlap
