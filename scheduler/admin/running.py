@@ -40,11 +40,11 @@ class RunForm(dialog.OptionalReasonForm):
     )
     fire_time = InstantField(
         required=False,
-        label="For the fire time of (UTC)",
-        help_text="Empty: now. A past one that failed or was missed is run again as that one, with its scheduled_for"
+        label="Again for the fire time of (UTC)",
+        help_text="Empty: it is a run of now. A past one that failed or was missed is run again as that one, with its scheduled_for"
         " and the keys of its once_key.",
     )
-    field_order = ("fire_time", "if_held", "reason")
+    field_order = ("if_held", "reason", "fire_time")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
