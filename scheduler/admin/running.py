@@ -41,8 +41,8 @@ class RunForm(dialog.OptionalReasonForm):
     fire_time = InstantField(
         required=False,
         label="Again for the fire time of (UTC)",
-        help_text="Empty: it is a run of now. A past one that failed or was missed is run again as that one, with its scheduled_for"
-        " and the keys of its once_key.",
+        help_text="Empty: it is a run of now. A past one that failed or was missed is run again as that one, with its"
+        " scheduled_for and the keys of its once_key.",
     )
     field_order = ("if_held", "reason", "fire_time")
 

@@ -9,6 +9,7 @@ import json
 from typing import Any, ClassVar
 
 from django import forms
+from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.forms.utils import ErrorList
 from django.utils import timezone
@@ -86,7 +87,11 @@ class ScheduleForm(forms.ModelForm):
         field_classes: ClassVar = {
             "args": ArgumentsField, "kwargs": ArgumentsField, **dict.fromkeys(INSTANTS, InstantField),
         }  # fmt: skip
-        widgets: ClassVar = dict.fromkeys(INSTANTS, InstantInput)  # the admin has one of its own for their kind
+        # The admin has a widget of its own for instants. The list of cron is in the page's template.
+        widgets: ClassVar = {
+            **dict.fromkeys(INSTANTS, InstantInput),
+            "cron_expression": AdminTextInputWidget(attrs={"list": "cron-presets", "autocomplete": "off"}),
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -269,3 +269,8 @@ def test_what_goes_with_the_form_tells_no_argument_and_may_be_anything(boss: Cli
         given["shown"].replace(given["shown"].split(".")[0], "x" * 9, 1),
     ):
         assert boss.post(edit, {**given, "shown": shown}).status_code in (200, 302)
+
+
+def test_cron_is_suggested_in_words(admin_client: Client) -> None:
+    html = admin_client.get(reverse("admin:aegis_scheduler_schedule_add")).content.decode()
+    assert 'list="cron-presets"' in html and '<option value="0 2 * * *" label="daily at 02:00">' in html
