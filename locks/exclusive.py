@@ -92,7 +92,7 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
         return stack.__exit__(kind, error, trace) if stack is not None else None
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if returns_early(function):
             raise TypeError(
                 f"exclusive({self.name!r}) cannot decorate {function.__qualname__}(): it returns before its"
                 " work is done. Use the lock inside it, as a context manager."
@@ -120,6 +120,12 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
                 )
             time.sleep(min(left, pause * random.uniform(0.5, 1.0)))  # noqa: S311
             pause = min(_LAST_PAUSE, pause * 2)
+
+
+def returns_early(function: Callable[..., object]) -> bool:
+    """Whether a call of it returns before its work is done: coroutine and generator functions."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_one(function) for is_one in kinds)
 
 
 def _refuse_lost_work(

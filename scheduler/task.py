@@ -16,6 +16,7 @@ from celery.exceptions import Ignore, MaxRetriesExceededError
 
 from locks import LeaseLost, LockError, LockNotAcquired
 from locks.base import validate_name, validate_ttl
+from locks.exclusive import returns_early
 from scheduler import manual
 from scheduler.body import Body, RetryLater
 from scheduler.calls import options_of, task_id_of
@@ -286,6 +287,11 @@ def _choice(
 
 def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:
     """A checker of the arguments that callers give: those after ``self`` and ``context``."""
+    if returns_early(function):
+        raise InvalidExclusiveTask(
+            f"{function.__qualname__} is a coroutine or generator function: Celery would never run its body. Declare "
+            "a plain function, and run a coroutine inside it, for example with asyncio.run()."
+        )
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     taken = [p for p in parameters[:skip] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

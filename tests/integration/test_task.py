@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
@@ -187,6 +188,20 @@ def test_a_function_without_a_context_and_other_serializers_are_refused_at_once(
         exclusive_task(lambda: None)
     with pytest.raises(InvalidExclusiveTask, match="JSON only"):
         exclusive_task(serializer="pickle")(lambda context: None)
+
+
+def test_a_function_whose_body_celery_would_never_run_is_refused_at_once() -> None:
+    async def coroutine(context: RunContext) -> None: ...
+
+    def generator(context: RunContext) -> Iterator[int]:
+        yield 1
+
+    async def stream(context: RunContext) -> AsyncIterator[int]:
+        yield 1
+
+    for function in (coroutine, generator, stream):
+        with pytest.raises(InvalidExclusiveTask, match="never run its body"):
+            exclusive_task(function)
 
 
 def test_a_requested_run_is_idempotent_by_its_key() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from threading import Event, Thread
 
 import pytest
@@ -166,7 +166,10 @@ def test_functions_that_return_before_their_work_is_done_are_refused(name: str) 
     def generator() -> Iterator[int]:
         yield 1
 
-    for function in (coroutine, generator):
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (coroutine, generator, stream):
         with pytest.raises(TypeError, match="before its work is done"):
             exclusive(name)(function)
 
