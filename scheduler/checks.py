@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from celery import current_app
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
@@ -17,6 +18,7 @@ from django.core.checks import register as register_check
 from locks import InvalidLockBackend, lock_backends
 from scheduler import visibility
 from scheduler.alerts.settings import check_alerts
+from scheduler.beat_admin import APP as BEAT
 from scheduler.beat_admin import check_beat_admin
 from scheduler.conf import DEFAULTS, MAY_BE_ZERO, beat_lock, conf, unknown_keys
 from scheduler.dashboard.checks import check_impact
@@ -141,7 +143,15 @@ def _beat_lock() -> Iterator[CheckMessage]:
 
 
 def check_beat(**kwargs: Any) -> list[CheckMessage]:
-    """Whether beat will look at the catalog at all."""
+    """Whether beat can start, and will look at the catalog at all."""
+    if not apps.is_installed(BEAT):
+        return [
+            Error(
+                f"{BEAT} is not in INSTALLED_APPS: beat cannot start.",
+                hint=f"Add {BEAT!r} to INSTALLED_APPS, and migrate.",
+                id="aegis.scheduler.E015",
+            )
+        ]
     named = getattr(settings, "CELERY_BEAT_SCHEDULER", None)
     if named == SCHEDULER:
         return []

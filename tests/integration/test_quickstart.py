@@ -33,7 +33,7 @@ if _host:
     DATABASES["default"]["HOST"] = _host
 INSTALLED_APPS = [
     "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions",
-    "django.contrib.messages", "django.contrib.staticfiles", "orders",
+    "django.contrib.messages", "django.contrib.staticfiles", "django_celery_beat", "orders",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware", "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -138,3 +138,12 @@ def test_the_quickstart_leads_to_an_exclusive_run(shop: Path, celery_processes: 
         message="the schedule of the quickstart ran twice",
     )
     assert "settling batch 2 of north" in (celery_processes.logs / "worker.log").read_text()
+
+
+def test_check_says_that_beats_own_app_is_missing(shop: Path) -> None:
+    follow(shop)
+    settings = shop / "shop" / "settings.py"
+    settings.write_text(settings.read_text().replace('"django_celery_beat", ', ""))
+    command = [sys.executable, "manage.py", "check"]
+    done = subprocess.run(command, cwd=shop, env=environment(shop), capture_output=True, text=True)
+    assert done.returncode == 1 and "aegis.scheduler.E015" in done.stderr, done.stdout + done.stderr
