@@ -47,6 +47,8 @@ settings.configure(
 )
 django.setup()
 
+from celery import Celery  # noqa: E402
+from celery.utils.imports import load_extension_class_names, symbol_by_name  # noqa: E402
 from django.contrib.staticfiles import finders  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db.migrations.loader import MigrationLoader  # noqa: E402
@@ -77,5 +79,11 @@ loader = MigrationLoader(None)
 for label in ("aegis_locks", "aegis_scheduler"):
     assert any(app == label for app, _ in loader.disk_migrations), f"no migrations of {label}"
 
+beats = dict(load_extension_class_names("celery.beat_schedulers"))
+assert symbol_by_name("aegis", aliases=beats).__module__ == "scheduler.beat", f"beat -S aegis finds {beats}"
+
+app = Celery("foreign")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+call_command("check", fail_level="WARNING", tags=["aegis"])
 call_command("check")
 sys.stdout.write(f"the wheel works: {len(names)} templates, {len(files)} static files, migrations of both apps\n")

@@ -30,6 +30,7 @@ from scheduler.registry import exclusive_tasks
 from scheduler.task import ExclusiveTask
 
 SCHEDULER = "scheduler.beat:CatalogScheduler"
+SPELT = (SCHEDULER, "scheduler.beat.CatalogScheduler", "aegis")  # as Celery takes it
 REDIS = ("redis", "rediss", "sentinel", "valkey", "valkeys")
 LONGEST_WAIT = "socket_timeout"
 
@@ -152,13 +153,14 @@ def check_beat(**kwargs: Any) -> list[CheckMessage]:
                 id="aegis.scheduler.E015",
             )
         ]
-    named = getattr(settings, "CELERY_BEAT_SCHEDULER", None)
-    if named == SCHEDULER:
+    named = current_app.conf.beat_scheduler
+    if named in SPELT:
         return []
     return [
         CheckWarning(
-            f"CELERY_BEAT_SCHEDULER is {named!r}: beat will not fire the catalog's schedules.",
-            hint=f"Set it to {SCHEDULER!r}, or start beat with --scheduler {SCHEDULER}.",
+            f"Celery's beat_scheduler is {named!r}: beat will not fire the catalog's schedules.",
+            hint=f"Set CELERY_BEAT_SCHEDULER = {SCHEDULER!r} and let Celery read Django's settings with "
+            "namespace='CELERY'; start beat without -S or --scheduler, or with -S aegis.",
             id="aegis.scheduler.W001",
         )
     ]

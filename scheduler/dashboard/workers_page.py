@@ -46,7 +46,7 @@ def report(given: Mapping[str, str]) -> Report:
 
 def _notes(head: Header, found: Sequence[Process]) -> Iterator[Note]:
     if not head.beats:
-        yield Note("No beat is alive: no ticks are made. Start one: celery -A yourproject beat")
+        yield Note("No beat is alive: no ticks are made. Start one: celery -A yourproject beat, without -S")
     if not head.workers:
         yield Note("No worker is alive: nobody takes what is due. Start one: celery -A yourproject worker")
     if len(head.versions) > 1:

@@ -107,7 +107,7 @@ def _beats(fleet: Fleet) -> Finding:
         return fail(
             TOPIC,
             f"no beat is alive{last}: nothing fires",
-            "Start one: celery -A PROJECT beat.",
+            "Start one: celery -A PROJECT beat, without -S or --scheduler, or with -S aegis.",
         )
     return ok(TOPIC, f"{len(fleet.beats)} beat(s), the last pass {min(one.age for one in fleet.beats):.1f} s ago")
 

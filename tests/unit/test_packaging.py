@@ -52,3 +52,10 @@ def test_it_names_its_pythons_and_djangos(wheel: zipfile.ZipFile) -> None:
     assert "django<6.1,>=5.2" in metadata.get_all("Requires-Dist", [])
     named = re.findall(r"dist/([\w.-]+\.whl)", (PROJECT / "docs/tutorial/quickstart.md").read_text())
     assert set(named) == {Path(wheel.filename or "").name}
+
+
+def test_beat_finds_the_scheduler_by_a_short_name(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    assert wheel.read(name).decode().split() == [
+        "[celery.beat_schedulers]", "aegis", "=", "scheduler.beat:CatalogScheduler",
+    ]  # fmt: skip

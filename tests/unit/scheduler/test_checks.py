@@ -95,11 +95,24 @@ def test_the_aegis_setting(aegis: dict[str, Any], locks: dict[str, Any], found: 
         assert ids(checks.check_settings()) == found
 
 
-def test_local_times_and_another_beat() -> None:
+def test_local_times() -> None:
     with override_settings(USE_TZ=False):
         assert ids(checks.check_settings()) == ["E004"]
-    with override_settings(CELERY_BEAT_SCHEDULER="django_celery_beat.schedulers:DatabaseScheduler"):
-        assert ids(checks.check_beat()) == ["W001"]
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("django_celery_beat.schedulers:DatabaseScheduler", ["W001"]),
+        ("celery.beat:PersistentScheduler", ["W001"]),  # CELERY_BEAT_SCHEDULER, and an app without the namespace
+        ("scheduler.beat:CatalogScheduler", []),
+        ("scheduler.beat.CatalogScheduler", []),
+        ("aegis", []),
+    ],
+)
+def test_the_scheduler_that_celery_has_read(named: str, found: list[str], conf: Any) -> None:
+    conf(beat_scheduler=named)
+    assert ids(checks.check_beat()) == found
 
 
 # the database

@@ -303,6 +303,12 @@ def test_a_fleet_that_lacks_somebody(alive: tuple[Seen, ...], row: dict[str, Any
     assert words in found[1]
 
 
+def test_a_beat_that_runs_another_scheduler_is_thought_of() -> None:
+    found = life.judge(Fleet(alive=(WORKER,)), [NIGHTLY], Backlog(), [])
+    (failed,) = [one for one in found if one.level is Level.FAIL]
+    assert "without -S or --scheduler, or with -S aegis" in failed.remedy
+
+
 def test_who_fell_silent_is_named() -> None:
     fleet = Fleet(alive=(WORKER,), silent=(replace(BEAT, age=70.0),))
     found = told(life.judge(fleet, [NIGHTLY], Backlog(), []))
