@@ -61,6 +61,7 @@ site_packages = Path(sys.prefix).resolve()
 for package in (locks, scheduler):
     found = Path(package.__file__).resolve()
     assert site_packages in found.parents, f"{found} is not the installed package"
+    assert found.with_name("py.typed").is_file(), f"a type checker ignores the types of {package.__name__}"
 
 templates = Path(scheduler.__file__).parent / "templates"
 names = sorted(str(path.relative_to(templates)) for path in templates.rglob("*.html"))

@@ -30,7 +30,7 @@ def files_below(folder: str) -> set[str]:
 @pytest.mark.parametrize("package", ["locks", "scheduler"])
 def test_every_file_of_the_apps_is_in_it(wheel: zipfile.ZipFile, package: str) -> None:
     assert files_below(package) - set(wheel.namelist()) == set()
-    assert f"{package}/migrations/0001_initial.py" in wheel.namelist()
+    assert {f"{package}/migrations/0001_initial.py", f"{package}/py.typed"} <= set(wheel.namelist())
 
 
 @pytest.mark.parametrize("folder", ["templates/scheduler", "templates/admin"])
