@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
@@ -97,10 +97,10 @@ class RunVerb(Verb):
     def told(self, done: Sequence[str]) -> str:
         return counted("%(n)d run was asked for.", "%(n)d runs were asked for.", len(done))
 
-    def after(self, schedules: Sequence[Schedule], done: Sequence[str]) -> str:
+    def after(self, pages: VerbsMixin, schedules: Sequence[Schedule], done: Sequence[str]) -> str:
         if len(schedules) != 1 or not done:
             return ""
-        return reverse("admin:aegis_scheduler_schedule_ran", args=[schedules[0].pk, done[0].rpartition(" ")[2]])
+        return pages.path_to("ran", schedules[0].pk, done[0].rpartition(" ")[2])
 
 
 def store_says(schedule: Schedule) -> str:

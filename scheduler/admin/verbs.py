@@ -81,7 +81,7 @@ class Verb:
         """What was done; ``done``: the log's lines, one for each schedule."""
         raise NotImplementedError
 
-    def after(self, schedules: Sequence[Schedule], done: Sequence[str]) -> str:
+    def after(self, pages: VerbsMixin, schedules: Sequence[Schedule], done: Sequence[str]) -> str:
         """Where to go next instead of the schedule's page or the list; ``done``: the log's lines."""
         return ""
 
@@ -161,7 +161,7 @@ class VerbsMixin(admin.ModelAdmin):
                 self.log_change(request, schedule, said)
         if done:
             self.message_user(request, verb.told(done), messages.SUCCESS)
-        following = verb.after(schedules, done)
+        following = verb.after(self, schedules, done)
         page = self.path_to("page", schedules[0].pk) if len(schedules) == 1 else self.path_to("changelist")
         return HttpResponseRedirect(following or page)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
 from scheduler.charts import Window
@@ -18,11 +17,12 @@ from scheduler.models import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One sentence, and a next step."""
+    """One sentence, and a next step: a ``url``, or a ``view`` of the site that shows the page."""
 
     text: str
     link: str = ""
     url: str = ""
+    view: str = ""
 
 
 def cut_text(start: datetime, span: str = "24h") -> str:
@@ -38,7 +38,8 @@ def empty_notes(params: Params, window: Window, now: datetime, schedule_id: int 
     """Why nothing is there, from the most general reason down, with a step that works."""
     if not Schedule.objects.exists():
         demo = ", or run `manage.py aegis demo` to see some collide" if offers("demo") else ""
-        return [Note(f"No schedules yet. Add one{demo}.", "Add a schedule", _add_schedule())]
+        form = "admin:aegis_scheduler_schedule_add"
+        return [Note(f"No schedules yet. Add one{demo}.", "Add a schedule", view=form)]
     first, latest = rows.latest_tick(schedule_id, before=window.end), rows.latest_tick(schedule_id)
     if latest is None:
         return [_no_attempts(now, schedule_id)]
@@ -69,10 +70,3 @@ def _clear(params: Params, schedule_id: int | None) -> list[Note]:
     if schedule_id is None:
         return []
     return [Note("Only one schedule is shown.", "Clear filters", params.url(schedule=None, strategy=None))]
-
-
-def _add_schedule() -> str:
-    try:
-        return reverse("admin:aegis_scheduler_schedule_add")
-    except NoReverseMatch:  # a project may keep the form out of its admin
-        return ""
