@@ -95,13 +95,19 @@ def _send(tick: Tick, producer: Any) -> None:
         args=tick.args,
         kwargs=tick.kwargs,
         task_id=call or task_id_of(tick),
-        headers={HEADER: stamp(tick)},
+        headers=_headers(tick),
         expires=None if call else tick.deadline,
         retries=tick.retries,
         producer=producer,
         retry=False,
         **{**_own(tick.task), **_route(tick), **tick.call_options},
     )
+
+
+def _headers(tick: Tick) -> dict[str, Any]:
+    """The stamp; and the name under which beat announces its own rows, which result backends show."""
+    named = {"periodic_task_name": tick.schedule_name} if tick.schedule_name else {}
+    return {HEADER: stamp(tick), **named}
 
 
 def _own(task: str) -> dict[str, Any]:

@@ -305,6 +305,7 @@ def test_the_next_attempt_of_a_call_repeats_its_message() -> None:
         "id-of-call", "group-id", 0, "root",
     )  # fmt: skip
     assert headers["retries"] == 1 and headers[HEADER]["attempt"] == 2 and headers["timelimit"] == [60, 30]
+    assert "periodic_task_name" not in headers  # nobody's schedule
     assert headers["expires"] is None  # under this id a worker would take the attempt after it for a revoked one
     assert embed["chain"][0]["task"] == "next" and embed["callbacks"][0]["task"] == "linked"
 
@@ -324,6 +325,7 @@ def test_a_tick_is_sent_with_the_options_of_its_task(
         assert publish([tick]).ids == [tick.id]
         message = connection.SimpleQueue(queue).get(timeout=5)
         message.ack()
+    assert message.headers["periodic_task_name"] == tick.schedule_name != ""
     assert message.headers["ignore_result"] is False  # the project's setting ignores results
     assert datetime.fromisoformat(message.headers["expires"]) == tick.deadline
     assert message.properties["priority"] == priority
