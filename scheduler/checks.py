@@ -169,7 +169,7 @@ def check_beat(**kwargs: Any) -> list[CheckMessage]:
 def check_broker(**kwargs: Any) -> list[CheckMessage]:
     """How Celery reads what was set for the broker. Opens no connection."""
     try:
-        return [*_visibility(visibility.effective()), *_time_outs()]
+        return [*_visibility(visibility.effective()), *_time_outs(), *_accepted()]
     except Exception as trouble:  # whatever the making of a connection raises
         return [
             Error(
@@ -202,6 +202,16 @@ def _time_outs() -> Iterator[CheckMessage]:
             "The broker has no socket_timeout: one that swallows packets holds up a beat.",
             hint=f"Set {visibility.setting()} = {{'socket_connect_timeout': 3, 'socket_timeout': 3}}.",
             id="aegis.scheduler.W003",
+        )
+
+
+def _accepted() -> Iterator[CheckMessage]:
+    accepted = current_app.conf.accept_content
+    if accepted is not None and not {"json", "application/json"}.intersection(accepted):
+        yield CheckWarning(
+            f"Celery's accept_content is {sorted(accepted)}: workers refuse the messages of exclusive tasks.",
+            hint="Add 'json', which these messages are.",
+            id="aegis.scheduler.W010",
         )
 
 

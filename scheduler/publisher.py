@@ -22,7 +22,7 @@ from scheduler.models.tick import Delivery
 logger = logging.getLogger("aegis.publisher")
 
 # Of a task's declaration. Celery takes them over where it sends a task by name, but before version 5.7 it does not.
-OWN = ("queue", "exchange", "routing_key", "priority", "serializer", "compression", "delivery_mode", "time_limit",
+OWN = ("queue", "exchange", "routing_key", "priority", "compression", "delivery_mode", "time_limit",
        "soft_time_limit", "ignore_result")  # fmt: skip
 
 
@@ -98,6 +98,7 @@ def _send(tick: Tick, producer: Any) -> None:
         headers=_headers(tick),
         expires=None if call else tick.deadline,
         retries=tick.retries,
+        serializer="json",
         producer=producer,
         retry=False,
         **{**_own(tick.task), **_route(tick), **tick.call_options},

@@ -247,7 +247,8 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     if function is None:
         return lambda inner: exclusive_task(inner, **options)
     bound = bool(options.get("bind"))
-    serializer = options.get("serializer", "json")
+    # Said, because a task that says nothing is sent as the project's task_serializer has it.
+    serializer = options.setdefault("serializer", "json")
     if serializer != "json":
         raise InvalidExclusiveTask(f"serializer={serializer!r}: exclusive tasks are sent as JSON only")
     _check_lock(function, options)

@@ -329,3 +329,19 @@ def test_a_tick_is_sent_with_the_options_of_its_task(
     assert message.headers["ignore_result"] is False  # the project's setting ignores results
     assert datetime.fromisoformat(message.headers["expires"]) == tick.deadline
     assert message.properties["priority"] == priority
+
+
+def test_a_tick_is_json_also_where_its_task_is_not_known() -> None:
+    """A beat of a project that sends pickle, which knows the task by its name only."""
+    pickling = Celery("pickling", broker=app.conf.broker_url)
+    pickling.conf.task_serializer = "pickle"
+    pickling.set_current()
+    tick = make_tick(make_schedule(task="elsewhere.task"))
+    with app.connection_for_write() as connection:
+        connection.default_channel.client.flushdb()
+        assert publish([tick]).ids == [tick.id]
+        message = connection.SimpleQueue("celery").get(timeout=5)
+        message.ack()
+    pickling.close()
+    app.set_current()
+    assert message.content_type == "application/json"

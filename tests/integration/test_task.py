@@ -190,6 +190,16 @@ def test_a_function_without_a_context_and_other_serializers_are_refused_at_once(
         exclusive_task(serializer="pickle")(lambda context: None)
 
 
+def test_messages_are_json_whatever_the_project_sends(clean_app: Celery) -> None:
+    """A task declared within a project that sends pickle, as Celery binds it."""
+    pickling = Celery("pickling", broker=clean_app.conf.broker_url, set_as_current=False)
+    pickling.conf.task_serializer = "pickle"
+    pickling.finalize(auto=True)
+    assert pickling.tasks["celery.backend_cleanup"].serializer == "pickle"
+    assert pickling.tasks[greet.name].serializer == "json"
+    pickling.close()
+
+
 def test_a_function_whose_body_celery_would_never_run_is_refused_at_once() -> None:
     async def coroutine(context: RunContext) -> None: ...
 

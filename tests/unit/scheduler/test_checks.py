@@ -215,6 +215,15 @@ def test_a_broker_without_time_outs(options: Any) -> None:
     assert ids(checks.check_broker()) == ["W003"]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "found"),
+    [(["pickle"], ["W010"]), ([], ["W010"]), (["json", "pickle"], []), (["application/json"], []), (None, [])],
+)
+def test_content_that_workers_refuse(conf: Any, accepted: list[str] | None, found: list[str]) -> None:
+    conf(accept_content=accepted)
+    assert ids(checks.check_broker()) == found
+
+
 # tasks
 
 
