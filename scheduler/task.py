@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from celery import shared_task
 from celery.app.task import Context
 from celery.contrib.django.task import DjangoTask
 from celery.exceptions import Ignore, MaxRetriesExceededError
+from celery.utils.time import maybe_make_aware
 
 from locks import LeaseLost, LockError, LockNotAcquired
-from locks.base import validate_name, validate_ttl
-from locks.exclusive import returns_early
 from scheduler import manual
 from scheduler.body import Body, RetryLater
 from scheduler.calls import options_of, task_id_of
 from scheduler.context import RunContext
+from scheduler.declaration import arguments_of, check_lock, check_retries, choice
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask, LedgerUnavailable
@@ -198,14 +196,20 @@ class ExclusiveTask(DjangoTask):
         """End this attempt as retried; the tick is delivered again after ``countdown`` seconds.
 
         Raises ``RetryLater`` (or returns it with ``throw=False``), ``exc`` or ``MaxRetriesExceededError`` once
-        Celery's own limit is reached, and ``TypeError`` for changed arguments (a tick repeats what it was made of)
-        or a tick without the guard (it has no attempts).
+        Celery's own limit is reached, and ``TypeError`` for changed arguments (a tick repeats what it was made of),
+        for options of the next message (it is sent as this one was) or a tick without the guard (it has no
+        attempts). An ``eta`` without a zone is UTC, as a worker of Celery takes it.
         """
         request = self.request
         if (args is not None and list(args) != list(request.args or [])) or (
             kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
         ):
             raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
+        if options:
+            raise TypeError(
+                f"retry() of an exclusive task cannot change {', '.join(sorted(options))}: the next attempt is sent "
+                "as this one was"
+            ) from exc
         stamp = self._stamp()
         if stamp is not None and not stamp.get("guarded", True):
             # Without the guard each worker that got the tick would send everybody another round.
@@ -222,7 +226,7 @@ class ExclusiveTask(DjangoTask):
 
     def _seconds(self, eta: datetime | None, countdown: float | None) -> float:
         if eta is not None:
-            return max(0.0, (eta - datetime.now(UTC)).total_seconds())
+            return max(0.0, (maybe_make_aware(eta) - datetime.now(UTC)).total_seconds())
         return float(self.default_retry_delay if countdown is None else countdown)
 
 
@@ -251,52 +255,15 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     serializer = options.setdefault("serializer", "json")
     if serializer != "json":
         raise InvalidExclusiveTask(f"serializer={serializer!r}: exclusive tasks are sent as JSON only")
-    _check_lock(function, options)
+    check_lock(function, options)
+    check_retries(function, options)
     options.setdefault("base", ExclusiveTask)
     return shared_task(
-        __header__=staticmethod(_arguments_of(function, skip=2 if bound else 1)),
+        __header__=staticmethod(arguments_of(function, skip=2 if bound else 1)),
         exclusive_lock=options.pop("lock", "default"),
         exclusive_lock_name=options.pop("lock_name", None),
         exclusive_ttl=options.pop("ttl", None),
-        exclusive_on_lost=_choice(function, OnLost, "on_lost", options.pop("on_lost", OnLost.INTERRUPT)),
-        exclusive_refused=_choice(function, Refused, "refused", options.pop("refused", None), optional=True),
+        exclusive_on_lost=choice(function, OnLost, "on_lost", options.pop("on_lost", OnLost.INTERRUPT)),
+        exclusive_refused=choice(function, Refused, "refused", options.pop("refused", None), optional=True),
         **options,
     )(function)
-
-
-def _check_lock(function: Callable[..., Any], options: dict[str, Any]) -> None:
-    try:
-        if options.get("lock_name") is not None:
-            validate_name(options["lock_name"])
-        if options.get("ttl") is not None:
-            validate_ttl(options["ttl"])
-    except ValueError as refusal:
-        raise InvalidExclusiveTask(f"{function.__qualname__}: {refusal}") from refusal
-
-
-def _choice(
-    function: Callable[..., Any], choices: type[StrEnum], option: str, value: Any, *, optional: bool = False
-) -> Any:
-    if value is None and optional:
-        return None
-    try:
-        return choices(value)
-    except ValueError as unknown:
-        known = ", ".join(repr(one.value) for one in choices)
-        raise InvalidExclusiveTask(f"{function.__qualname__}: {option}={value!r}: choose one of {known}") from unknown
-
-
-def _arguments_of(function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:
-    """A checker of the arguments that callers give: those after ``self`` and ``context``."""
-    if returns_early(function):
-        raise InvalidExclusiveTask(
-            f"{function.__qualname__} is a coroutine or generator function: Celery would never run its body. Declare "
-            "a plain function, and run a coroutine inside it, for example with asyncio.run()."
-        )
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    taken = [p for p in parameters[:skip] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if len(taken) < skip:
-        names = "(self, context, ...)" if skip == 2 else "(context, ...)"
-        raise InvalidExclusiveTask(f"{function.__qualname__} must take {names}: the body is given its RunContext")
-    return signature.replace(parameters=parameters[skip:]).bind

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import Celery, Task
@@ -158,6 +160,30 @@ def test_retry_keeps_celerys_delay_and_limit() -> None:
             stubborn.retry(args=["other"])
     finally:
         stubborn.pop_request()
+
+
+def test_a_retry_says_what_it_cannot_change() -> None:
+    stubborn.push_request(id="x", retries=0, args=[], kwargs={})
+    try:
+        with pytest.raises(TypeError, match="cannot change priority, queue") as refusal:
+            stubborn.retry(exc=ValueError("the body's"), queue="slow", priority=3)
+    finally:
+        stubborn.pop_request()
+    assert isinstance(refusal.value.__cause__, ValueError)
+    with pytest.raises(InvalidExclusiveTask, match="retry_kwargs cannot change queue"):
+        exclusive_task(retry_kwargs={"max_retries": 3, "queue": "slow"})(lambda context: None)
+
+
+@pytest.mark.parametrize("zone", [None, UTC, ZoneInfo("Asia/Tokyo")])
+def test_the_instant_of_a_retry_without_a_zone_is_utc_as_celerys_workers_take_it(zone: tzinfo | None) -> None:
+    wanted = datetime.now(UTC) + timedelta(seconds=600)
+    eta = wanted.astimezone(zone or UTC).replace(tzinfo=zone)
+    stubborn.push_request(id="x", retries=0, args=[], kwargs={})
+    try:
+        later = stubborn.retry(eta=eta, throw=False)
+    finally:
+        stubborn.pop_request()
+    assert 500 < later.countdown <= 600
 
 
 def test_a_retry_without_the_tick_guard_fails_instead_of_sending_everybody_another_round() -> None:
