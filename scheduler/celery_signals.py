@@ -10,6 +10,7 @@ from celery.signals import celeryd_after_setup, task_revoked, worker_ready, work
 
 from locks.connection import execute
 from scheduler.calls import key_of
+from scheduler.conf import conf
 from scheduler.delivery import HEADER
 from scheduler.loss.main_thread import SOFT_LIMIT
 from scheduler.pools import is_green
@@ -31,7 +32,9 @@ def connect() -> None:
 
 
 def listen_to_broadcast(sender: str, instance: Any, **kwargs: Any) -> None:
-    """Every worker also reads the queue of deliveries to every worker."""
+    """Every worker also reads the queue of deliveries to every worker, unless the project has switched it off."""
+    if conf("BROADCAST_QUEUE") is None:
+        return
     from scheduler.publisher import broadcast_queue  # its models need the apps to be ready
 
     instance.app.amqp.queues.select_add(broadcast_queue())

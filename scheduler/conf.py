@@ -37,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "PUBLISH_TIMEOUT": 3.0,
     # After a failure of the broker a beat publishes nothing for this long, so that ticks go on being stored.
     "BROKER_PAUSE": 5.0,
-    # The broadcast queue for delivery to every worker.
+    # The broadcast queue for delivery to every worker. None: no worker listens, and that delivery is refused.
     "BROADCAST_QUEUE": "aegis.every_worker",
     # Dotted path of a function that tells what collisions did to the business (scheduler.dashboard.impact).
     "IMPACT": None,
@@ -54,6 +54,10 @@ DEFAULTS: dict[str, Any] = {
     # What becomes of django-celery-beat's own pages in the admin: "hide", "readonly", "guarded" or "keep".
     "BEAT_ADMIN": "readonly",
 }
+NO_BROADCAST = (
+    "AEGIS['BROADCAST_QUEUE'] is None, so no worker listens to deliveries to every worker: choose one worker, or "
+    "name a queue there and restart workers and beats."
+)
 MAY_BE_ZERO = frozenset({"LIVE_INTERVAL"})
 
 

@@ -10,11 +10,12 @@ from typing import Any
 from celery import current_app
 from celery.exceptions import QueueNotFound
 from celery.result import denied_join_result
+from django.core.exceptions import ImproperlyConfigured
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
 from scheduler import calls
-from scheduler.conf import conf
+from scheduler.conf import NO_BROADCAST, conf
 from scheduler.delivery import HEADER, stamp, task_id_of
 from scheduler.models import Tick
 from scheduler.models.tick import Delivery
@@ -140,7 +141,9 @@ def broadcast_queue() -> Broadcast:
     """The queue of deliveries to every worker: each process that reads it gets one of its own.
 
     The routing key is named because Redis matches it even for a fanout exchange; left out, it would be the name
-    of the project's default queue.
+    of the project's default queue. Raises ``ImproperlyConfigured`` where no worker listens.
     """
     name = conf("BROADCAST_QUEUE")
+    if name is None:
+        raise ImproperlyConfigured(NO_BROADCAST)
     return Broadcast(name, routing_key=name)

@@ -9,7 +9,7 @@ from typing import Any
 from locks import Finding, InvalidLockBackend, LockUnavailable, lock_backends
 from locks.connection import execute
 from locks.findings import fail, ok, warn
-from scheduler.conf import conf
+from scheduler.conf import NO_BROADCAST, conf
 from scheduler.doctor.catalog import Scheduled
 from scheduler.doctor.fleet import Fleet
 from scheduler.doctor.report import named
@@ -117,6 +117,9 @@ def _workers(fleet: Fleet, scheduled: Sequence[Scheduled]) -> Finding:
     if not fleet.workers:
         return fail(TOPIC, "no worker is alive: ticks are stored and nobody runs them", "Start a worker.")
     broadcast = str(conf("BROADCAST_QUEUE"))
+    unheard = [row.name for row in scheduled if row.broadcast]
+    if unheard and conf("BROADCAST_QUEUE") is None:
+        return fail(TOPIC, f"{named(unheard)} are delivered to every worker, and none listens", NO_BROADCAST)
     wanted = {broadcast if row.broadcast else row.queue for row in scheduled}
     read = {queue for worker in fleet.workers for queue in worker.queues or ()}
     unread = sorted(wanted - read)

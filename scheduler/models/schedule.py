@@ -13,6 +13,7 @@ from django.db.models import F, Q
 
 from locks.base import MAX_TTL
 from scheduler import recurrence as recurrences
+from scheduler.conf import NO_BROADCAST, conf
 from scheduler.models.stored import Stored
 from scheduler.models.tick import Delivery, Overlap
 from scheduler.recurrence_rules import LONGEST_EVERY
@@ -202,13 +203,16 @@ class Schedule(Stored):
         return self.name
 
     def clean_fields(self, exclude: Collection[str] | None = None) -> None:
-        """Also refuses a span so long that no beat could reckon with it."""
+        """Also refuses a span so long that no beat could reckon with it, and a delivery that nobody would hear of."""
         super().clean_fields(exclude)
         told = {
             name: f"At most {most:.0f} seconds are kept here; you gave {getattr(self, name):g}."
             for name, most in _LONGEST.items()
             if name not in (exclude or ()) and not (getattr(self, name) or 0) <= most
         }
+        unheard = self.delivery == Delivery.EVERY_WORKER and conf("BROADCAST_QUEUE") is None
+        if unheard and "delivery" not in (exclude or ()):
+            told["delivery"] = NO_BROADCAST
         if told:
             raise ValidationError(told)
 

@@ -288,6 +288,13 @@ def test_a_living_fleet() -> None:
     assert told(life.judge(FLEET, [replace(NIGHTLY, broadcast=True, queue="x")], Backlog(), [])) == []
 
 
+@override_settings(AEGIS={"BROADCAST_QUEUE": None})
+def test_a_delivery_to_every_worker_where_none_listens() -> None:
+    assert told(life.judge(FLEET, [NIGHTLY], Backlog(), [])) == []
+    found = only(life.judge(FLEET, [replace(NIGHTLY, broadcast=True)], Backlog(), []))
+    assert found == ("fail", "nightly are delivered to every worker, and none listens")
+
+
 @pytest.mark.parametrize(
     ("alive", "row", "level", "words"),
     [
