@@ -79,7 +79,7 @@ class Schedule(Stored):
     kwargs = models.JSONField(default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.')
     queue = models.CharField(max_length=255, blank=True, help_text="Empty: the queue of the task.")
     priority = models.PositiveSmallIntegerField(
-        null=True, blank=True, validators=[_PRIORITY], help_text="0 to 9; empty: the broker's."
+        null=True, blank=True, validators=[_PRIORITY], help_text="0 to 9. Empty: the task's, else Celery's default."
     )
 
     cron_expression = models.CharField(
