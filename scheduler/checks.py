@@ -238,8 +238,8 @@ def _of_task(task: ExclusiveTask) -> Iterator[CheckMessage]:
     alias = task.exclusive_lock
     if alias not in lock_backends.aliases():
         yield CheckWarning(
-            f"{task.name} is declared with lock={alias!r}, which LOCKS does not define: delay() and direct calls are "
-            "refused.",
+            f"{task.name} is declared with strategy={alias!r}, which LOCKS does not define: delay() and direct "
+            "calls are refused.",
             hint="Name an alias of LOCKS, or define it. A schedule names its own.",
             obj=task.name,
             id="aegis.scheduler.W005",
@@ -251,8 +251,8 @@ def _of_task(task: ExclusiveTask) -> Iterator[CheckMessage]:
         return
     if task.exclusive_on_lost is OnLost.KILL and not backend.trust_window:
         yield CheckWarning(
-            f"{task.name} is declared with on_lost='kill' and lock={alias!r}, whose leases end by no clock: delay() "
-            "is refused.",
+            f"{task.name} is declared with on_lost='kill' and strategy={alias!r}, whose leases end by no clock: "
+            "delay() is refused.",
             hint="Name another strategy, or on_lost='interrupt'.",
             obj=task.name,
             id="aegis.scheduler.W006",
@@ -261,8 +261,8 @@ def _of_task(task: ExclusiveTask) -> Iterator[CheckMessage]:
     ttl = task.exclusive_ttl or backend.ttl
     if not backend.renewable and backend.exclusive and limit and limit >= ttl:
         yield CheckWarning(
-            f"{task.name} is declared with lock={alias!r}, whose window of {ttl:g} s is not renewed, and a hard time "
-            f"limit of {limit:g} s: a body started by delay() may be overlapped.",
+            f"{task.name} is declared with strategy={alias!r}, whose window of {ttl:g} s is not renewed, and a hard "
+            f"time limit of {limit:g} s: a body started by delay() may be overlapped.",
             hint="Raise its ttl above the limit, or lower time_limit.",
             obj=task.name,
             id="aegis.scheduler.W007",

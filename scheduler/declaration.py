@@ -26,6 +26,16 @@ def check_lock(function: Callable[..., Any], options: dict[str, Any]) -> None:
         raise InvalidExclusiveTask(f"{function.__qualname__}: {refusal}") from refusal
 
 
+def strategy_of(function: Callable[..., Any], strategy: str | None, lock: str | None) -> str:
+    """The alias of LOCKS. ``lock`` is the name that the option had before: elsewhere that is a lock name."""
+    if strategy is not None and lock is not None:
+        raise InvalidExclusiveTask(
+            f"{function.__qualname__}: strategy={strategy!r} and lock={lock!r} are one option; give only strategy"
+        )
+    given = lock if strategy is None else strategy
+    return "default" if given is None else given
+
+
 def check_retries(function: Callable[..., Any], options: dict[str, Any]) -> None:
     """``autoretry_for`` hands its ``retry_kwargs`` to ``retry()``, which would refuse them where the body failed."""
     unknown = sorted(set(options.get("retry_kwargs") or ()) - RETRIES)

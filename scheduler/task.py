@@ -18,7 +18,7 @@ from scheduler import manual
 from scheduler.body import Body, RetryLater
 from scheduler.calls import options_of, task_id_of
 from scheduler.context import RunContext
-from scheduler.declaration import arguments_of, check_lock, check_retries, choice
+from scheduler.declaration import arguments_of, check_lock, check_retries, choice, strategy_of
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask, LedgerUnavailable
@@ -233,8 +233,8 @@ class ExclusiveTask(DjangoTask):
 def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare an exclusive task; takes Celery's own options, and:
 
-    ``lock``: an alias of LOCKS (default ``"default"``), ``lock_name`` (default: the task's name), ``ttl`` in
-    seconds (default: the strategy's). They serve deliveries without a schedule; a schedule names its own.
+    ``strategy`` (also ``lock``): an alias of LOCKS (default ``"default"``), ``lock_name`` (default: the task's name),
+    ``ttl`` in seconds (default: the strategy's). They serve deliveries without a schedule; a schedule names its own.
 
     ``on_lost``: what happens to a body whose lease is lost. ``"interrupt"`` (default) raises ``LeaseLost`` in the
     middle of it, where it runs in a main thread (prefork and solo pools; elsewhere as ``"check"``). ``"check"``
@@ -260,7 +260,7 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     options.setdefault("base", ExclusiveTask)
     return shared_task(
         __header__=staticmethod(arguments_of(function, skip=2 if bound else 1)),
-        exclusive_lock=options.pop("lock", "default"),
+        exclusive_lock=strategy_of(function, options.pop("strategy", None), options.pop("lock", None)),
         exclusive_lock_name=options.pop("lock_name", None),
         exclusive_ttl=options.pop("ttl", None),
         exclusive_on_lost=choice(function, OnLost, "on_lost", options.pop("on_lost", OnLost.INTERRUPT)),

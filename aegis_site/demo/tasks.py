@@ -60,21 +60,21 @@ def amount_of(context: RunContext) -> int:
     return 1_000 + zlib.crc32(f"{context.schedule}{context.scheduled_for}".encode()) % 99_000
 
 
-@exclusive_task(lock="database")
+@exclusive_task(strategy="database")
 def settle_invoices(context: RunContext, seconds: float = 1.0) -> None:
     """Settle the invoice that is due at this fire time."""
     with done(Effect.Kind.SETTLEMENT, context, amount_cents=amount_of(context)):
         work(context, seconds)
 
 
-@exclusive_task(lock="database")
+@exclusive_task(strategy="database")
 def ship_orders(context: RunContext, seconds: float = 1.0) -> None:
     """Ship the orders that are due at this fire time."""
     with done(Effect.Kind.SHIPMENT, context):
         work(context, seconds)
 
 
-@exclusive_task(lock="database")
+@exclusive_task(strategy="database")
 def send_digest(context: RunContext, seconds: float = 0.0) -> None:
     """Send the digest of this fire time."""
     with done(Effect.Kind.DIGEST, context):

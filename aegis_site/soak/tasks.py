@@ -46,19 +46,19 @@ def _count(context: RunContext) -> None:
     Counter.objects.filter(pk=counter.pk).update(value=counter.value + 1)
 
 
-@exclusive_task(lock="database", on_lost="check")
+@exclusive_task(strategy="database", on_lost="check")
 def count(context: RunContext, seconds: float, guarded: bool = True, finish: bool = False) -> None:
     """A body that never asks whether its lease is over."""
     work(context, seconds, guarded, finish)
 
 
-@exclusive_task(lock="database", on_lost="interrupt")
+@exclusive_task(strategy="database", on_lost="interrupt")
 def count_interrupted(context: RunContext, seconds: float, guarded: bool = True, finish: bool = False) -> None:
     """A body that is interrupted when its lease is over."""
     work(context, seconds, guarded, finish)
 
 
-@exclusive_task(lock="database", on_lost="kill")
+@exclusive_task(strategy="database", on_lost="kill")
 def count_killed(context: RunContext, seconds: float, guarded: bool = True, finish: bool = False) -> None:
     """A body whose process is ended when its lease is over."""
     work(context, seconds, guarded, finish)

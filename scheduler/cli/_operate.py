@@ -30,7 +30,9 @@ def add_actions(actions: Any) -> None:
         parser = _action(actions, name, said, several=several)
         parser.add_argument("--reason", default="", help="why; kept in the change history")
     retarget = _action(actions, "retarget", "change the strategy of its lock name")
-    retarget.add_argument("--lock", required=True, metavar="ALIAS", help="an alias of LOCKS")
+    wanted = retarget.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--strategy", metavar="ALIAS", help="an alias of LOCKS")
+    wanted.add_argument("--lock", dest="strategy", metavar="ALIAS", help="the same, as it was called before")
     retarget.add_argument("--now", action="store_true", help="at once, although something may be open under the name")
     retarget.add_argument("--reason", default="", help="why; kept in the change history")
     _action(actions, "repair", "look again at one that is broken, or whose next run is too far away")
@@ -86,14 +88,15 @@ def _disable(*, name: str, reason: str, by: str | None, **_: Any) -> str:
     return f"{name} is disabled."
 
 
-def _retarget(*, name: str, lock: str, now: bool, reason: str, by: str | None, **_: Any) -> str:
-    done = retargeting.retarget(name, lock, now=now, why=reason, who=who_commands(by))
+def _retarget(*, name: str, strategy: str, now: bool, reason: str, by: str | None, **_: Any) -> str:
+    done = retargeting.retarget(name, strategy, now=now, why=reason, who=who_commands(by))
     if now:
         return (
-            f"{name}: {done.before} -> {lock}, at once; {done.open_ticks} ticks were open, {done.running} of them "
-            "begun. A body that is inside may be overlapped."
+            f"{name}: {done.before} -> {strategy}, at once; {done.open_ticks} ticks were open, {done.running} of "
+            "them begun. A body that is inside may be overlapped."
         )
-    return f"{name}: {done.before or 'nothing'} is in force; {lock} follows when nothing under the lock name is open."
+    before = done.before or "nothing"
+    return f"{name}: {before} is in force; {strategy} follows when nothing under the lock name is open."
 
 
 def _repair(*, name: str, by: str | None, **_: Any) -> str:

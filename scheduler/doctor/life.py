@@ -163,7 +163,7 @@ def _silence(silent: Sequence[Silent]) -> Iterator[Finding]:
         (
             "silent, and the store does not say whether it holds its lease",
             lambda one: one.held is None,
-            "Bring the store back, or `aegis schedules retarget NAME --lock ALIAS --now`; the reaper decides then.",
+            "Bring the store back, or `aegis schedules retarget NAME --strategy ALIAS --now`: the reaper decides.",
         ),
         (
             "silent without a lease, and no beat has given it up",

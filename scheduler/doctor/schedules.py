@@ -132,7 +132,7 @@ def _strategies(
     for alias, names in sorted(missing.items()):
         yield fail(
             TOPIC, f"{named(names)}: strategy {alias!r} is not in LOCKS; every run is blocked",
-            f"Define LOCKS[{alias!r}], or `aegis schedules retarget NAME --lock ALIAS --now`.",
+            f"Define LOCKS[{alias!r}], or `aegis schedules retarget NAME --strategy ALIAS --now`.",
         )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _change(one: Waiting) -> Finding:
     return warn(
         TOPIC, f"lock name {one.name}: {one.in_force!r} is in force, {one.wanted!r} was wanted{since}; "
         f"{one.open_ticks} ticks are open, the oldest for {one.oldest:.0f} s: the name is never idle",
-        f"`aegis schedules retarget NAME --lock {one.wanted} --now`, or pause its schedules until nothing is open.",
+        f"`aegis schedules retarget NAME --strategy {one.wanted} --now`, or pause its schedules until none is open.",
     )  # fmt: skip
 
 

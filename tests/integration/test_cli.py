@@ -107,7 +107,7 @@ def test_enable_disable_retarget_and_repair() -> None:
     make_schedule("report", every_seconds=60, alias="redis")
     assert "disabled" in said("schedules", "disable", "report", "--reason", "not wanted")
     assert "enabled" in said("schedules", "enable", "report")
-    assert "follows" in said("schedules", "retarget", "report", "--lock", "database")
+    assert "follows" in said("schedules", "retarget", "report", "--strategy", "database")
     assert "at once" in said("schedules", "retarget", "report", "--lock", "optimistic", "--now", "--reason", "x")
     assert LockName.objects.get().alias_in_force == "optimistic"
     Schedule.objects.update(broken_reason="was broken")
@@ -154,8 +154,9 @@ def test_alive_tells_whether_one_of_this_host_has_shown_itself(kind: str) -> Non
         (("pause", "reprot", "--reason", "x"), "Known: report"),
         (("resume", "report"), "not paused"),
         (("enable", "report"), "enabled already"),
-        (("retarget", "report", "--lock", "etcd"), "etcd"),
-        (("retarget", "report"), "--lock"),
+        (("retarget", "report", "--strategy", "etcd"), "etcd"),
+        (("retarget", "report"), "--strategy"),
+        (("retarget", "report", "--strategy", "redis", "--lock", "redis"), "not allowed with"),
         (("repair", "report"), "Nothing is wrong"),
         (("explode", "report"), "explode"),
     ],
@@ -168,7 +169,7 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(arguments: tuple[str
 
 
 @pytest.mark.parametrize(
-    "arguments", [("pause",), ("resume",), ("enable",), ("disable",), ("retarget", "--lock", "optimistic")]
+    "arguments", [("pause",), ("resume",), ("enable",), ("disable",), ("retarget", "--strategy", "optimistic")]
 )
 def test_a_reason_that_is_too_long_is_refused_alike(arguments: tuple[str, ...]) -> None:
     make_schedule("report", enabled=arguments[0] != "enable")

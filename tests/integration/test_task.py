@@ -240,6 +240,15 @@ def test_a_function_whose_body_celery_would_never_run_is_refused_at_once() -> No
             exclusive_task(function)
 
 
+def test_a_strategy_is_named_once() -> None:
+    @exclusive_task(strategy="redis")
+    def declared(context: RunContext) -> None: ...
+
+    assert declared.exclusive_lock == "redis" and stubborn.exclusive_lock == "redis"
+    with pytest.raises(InvalidExclusiveTask, match="give only strategy"):
+        exclusive_task(strategy="redis", lock="redis")(lambda context: None)
+
+
 def test_a_requested_run_is_idempotent_by_its_key() -> None:
     schedule = make_schedule(task=greet.name, args=["Ana"])
     first = manual.request_run(schedule, key="click-1")
