@@ -13,6 +13,7 @@ from scheduler.conf import conf
 from scheduler.doctor.catalog import queue_of
 from scheduler.models import Instance, Schedule
 from scheduler.models.tick import Delivery
+from scheduler.registry import exclusive_tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +24,9 @@ class Advice:
     message: str
 
 
-def advice(schedule: Schedule, alias: str, p95: float | None) -> list[Advice]:
-    """``alias``: the strategy chosen; ``p95``: of its latest runs, seconds, None where too few are known."""
-    return [*_of_strategy(schedule, alias, p95), *_of_workers(schedule)]
+def advice(schedule: Schedule, alias: str, p95: float | None, lock_name: str = "") -> list[Advice]:
+    """``alias`` and ``lock_name`` as chosen; ``p95``: of its latest runs, seconds, None where too few are known."""
+    return [*_of_strategy(schedule, alias, p95), *_of_calls(schedule, lock_name), *_of_workers(schedule)]
 
 
 def _of_strategy(schedule: Schedule, alias: str, p95: float | None) -> Iterator[Advice]:
@@ -44,6 +45,18 @@ def _of_strategy(schedule: Schedule, alias: str, p95: float | None) -> Iterator[
         message=f"The lease of {ttl:g} s is close to the p95 run time ({p95:.1f} s) and is not renewed. "
         f"Use at least {2 * p95:.0f} s, or a strategy that renews.",
     )
+
+
+def _of_calls(schedule: Schedule, lock_name: str) -> Iterator[Advice]:
+    """Whoever declares a lock name says what the task touches. One made of the task's name says nothing."""
+    task = exclusive_tasks().get(schedule.task)
+    declared = task.exclusive_lock_name if task else None
+    if lock_name and declared and declared != lock_name:
+        yield Advice(
+            field="lock_name",
+            message=f"The task declares the lock name {declared}: calls of it, such as delay(), run under that, and "
+            "this schedule would not exclude them.",
+        )
 
 
 def _of_workers(schedule: Schedule) -> Iterator[Advice]:

@@ -12,6 +12,7 @@ from celery import current_app
 
 from locks import InvalidLockBackend, lock_backends
 from locks.connection import execute
+from scheduler import calls, manual
 from scheduler.models import Schedule
 from scheduler.models.tick import Delivery
 from scheduler.recurrence import smallest_period
@@ -19,10 +20,11 @@ from scheduler.registry import exclusive_tasks
 
 PATIENCE = 2.5  # seconds for one answer of the database
 
-# Out: task, seconds inside the body that one in a hundred exceeded, of how many. Of seven days, and of the last
-# 50,000 executions at most: a figure, not a report.
+# In: how the key of a call begins. Out: task, seconds inside the body that one in a hundred exceeded, whether one of
+# them was a call. Of seven days, and of the last 50,000 executions at most: a figure, not a report.
 _OBSERVED = """
-SELECT t.task, percentile_cont(0.99) WITHIN GROUP (ORDER BY e.ran), count(*)
+SELECT t.task, percentile_cont(0.99) WITHIN GROUP (ORDER BY e.ran),
+       coalesce(bool_or(starts_with(t.manual_key, %(call)s::text)), false)
 FROM (SELECT tick_id, ran FROM aegis_scheduler_execution
       WHERE recorded_at > statement_timestamp() - interval '7 days' AND ran IS NOT NULL
       ORDER BY recorded_at DESC LIMIT 50000) e
@@ -49,7 +51,8 @@ class Scheduled:
     time_limit: float | None = None
     acks_late: bool = False
     on_lost: str = ""
-    own_lock_name: str | None = None  # the decorator's
+    # Of its calls: the decorator's, or made of the task's name where calls ran lately. None: nobody would miss it.
+    own_lock_name: str | None = None
     observed: float | None = None  # 99 of 100 bodies ended within
 
     @property
@@ -61,13 +64,15 @@ class Scheduled:
 def read() -> list[Scheduled]:
     """Everything that is switched on. Raises what the database, or the import of a task, raises."""
     tasks = exclusive_tasks()
-    observed = {task: float(seconds) for task, seconds, _ in execute(_OBSERVED, timeout=PATIENCE)}
+    found = execute(_OBSERVED, {"call": calls.PREFIX}, timeout=PATIENCE)
+    observed = {task: (float(seconds), called) for task, seconds, called in found}
     rows = Schedule.objects.filter(enabled=True).select_related("lock").order_by("name")
     return [_scheduled(row, tasks, observed) for row in rows]
 
 
-def _scheduled(row: Schedule, tasks: Mapping[str, Any], observed: Mapping[str, float]) -> Scheduled:
+def _scheduled(row: Schedule, tasks: Mapping[str, Any], observed: Mapping[str, tuple[float, bool]]) -> Scheduled:
     task, alias = tasks.get(row.task), row.lock.alias_in_force or row.lock.alias_wanted
+    longest, called = observed.get(row.task, (None, False))
     return Scheduled(
         name=row.name,
         task=row.task,
@@ -80,12 +85,12 @@ def _scheduled(row: Schedule, tasks: Mapping[str, Any], observed: Mapping[str, f
         queue=row.queue or queue_of(row.task),
         grace=row.misfire_grace,
         period=_period(row.cron_expression, row.time_zone, row.every_seconds),
-        observed=observed.get(row.task),
-        **_of_task(task),
+        observed=longest,
+        **_of_task(task, called),
     )
 
 
-def _of_task(task: Any) -> dict[str, Any]:
+def _of_task(task: Any, called: bool) -> dict[str, Any]:
     if task is None:
         return {"registered": False}
     limit = task.time_limit or current_app.conf.task_time_limit
@@ -93,8 +98,15 @@ def _of_task(task: Any) -> dict[str, Any]:
         "time_limit": float(limit) if limit else None,
         "acks_late": bool(task.acks_late),
         "on_lost": str(task.exclusive_on_lost),
-        "own_lock_name": task.exclusive_lock_name,
+        "own_lock_name": _of_calls(task) if called else task.exclusive_lock_name,
     }
+
+
+def _of_calls(task: Any) -> str | None:
+    try:
+        return manual.lock_name_of(task)
+    except ValueError:  # they are refused by now
+        return None
 
 
 def _ttl_of(alias: str) -> float:

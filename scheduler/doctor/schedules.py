@@ -166,7 +166,7 @@ def _two_names(scheduled: Sequence[Scheduled]) -> Iterator[Finding]:
     apart = [row for row in scheduled if row.own_lock_name and row.own_lock_name != row.lock_name]
     if apart:
         yield warn(
-            TOPIC, f"{named(row.name for row in apart)}: the schedule's lock name is not that of @exclusive_task, "
-            f"which delay() uses ({apart[0].lock_name}, {apart[0].own_lock_name}): they do not exclude each other",
-            "Give the schedule the lock name of the task, or the task that of the schedule.",
+            TOPIC, f"{named(row.name for row in apart)}: calls of the task, such as delay(), run under another lock "
+            f"name than it ({apart[0].lock_name}, {apart[0].own_lock_name}): they do not exclude each other",
+            "Give the schedule that lock name, or declare the schedule's: @exclusive_task(lock_name=...).",
         )  # fmt: skip

@@ -44,8 +44,8 @@ def declare(
     Exactly one of ``cron``, ``every`` (whole seconds, or a timedelta) and ``at`` (aware) is given. ``task``: an
     exclusive task, or its name. ``fields``: any other field of ``Schedule``; what is left out stays as it is stored,
     or is the field's default in a new one. So an operator's ``enabled=False`` or other strategy outlives the next
-    deployment. A new schedule without ``lock_name`` has one made of its name, and without ``strategy`` that of the
-    lock name, else the task's.
+    deployment. A new schedule without ``lock_name`` has the one that its task declares, else one made of its name;
+    without ``strategy`` it has that of the lock name, else the task's.
 
     The same call again changes nothing and leaves no row; several processes may call it at once. A change has a row
     in the change history, by "code (declare)". Raises ``ValidationError``, by argument, for what the form in the
@@ -110,16 +110,16 @@ def _data(name: str, stored: Schedule | None, given: Given, why: str) -> dict[st
     base = stored or Schedule(name=name)
     data = {field: getattr(base, field) for field in ScheduleForm.Meta.fields}
     data |= dict.fromkeys(_RECURRENCE) | dict(given) | {"reason": why}
-    data["lock_name"] = given.get("lock_name") or (stored.lock_id if stored else _derived(name))
+    data["lock_name"] = given.get("lock_name") or (stored.lock_id if stored else _derived(name, data["task"]))
     lock = LockName.objects.filter(name=data["lock_name"]).first()
     task = exclusive_tasks().get(data["task"])
     data["strategy"] = given.get("strategy") or (lock.alias_wanted if lock else getattr(task, "exclusive_lock", ""))
     return data
 
 
-def _derived(name: str) -> str:
+def _derived(name: str, task: str) -> str:
     try:
-        return naming.derived(name, None)
+        return naming.derived(name, None, task)
     except ValueError:  # the form says why
         return ""
 

@@ -68,8 +68,9 @@ class ScheduleForm(forms.ModelForm):
     lock_name = forms.CharField(
         max_length=200,
         required=False,
-        help_text="What must not run twice at once. Empty: the schedule's name. Schedules that share it exclude "
-        "each other and share the strategy.",
+        help_text="What must not run twice at once. Empty: the lock name that the task declares, else the schedule's "
+        "name. Schedules that share it exclude each other and share the strategy. Calls of the task, such as "
+        "delay(), run under the lock name that it declares, else one made of the task's name.",
     )
     strategy = forms.ChoiceField(help_text="A change comes into force when nothing under the lock name is open.")
     reason = forms.CharField(
@@ -154,7 +155,8 @@ class ScheduleForm(forms.ModelForm):
     def advice(self) -> list[Advice]:
         """What is valid and will surprise all the same, beside its field."""
         p95 = p95_of([self.instance.pk])[self.instance.pk] if self.instance.pk else None
-        told = advice(self.instance, self.alias(), p95)
+        given = self.cleaned_data.get("lock_name") if self.is_bound else self.fields["lock_name"].initial
+        told = advice(self.instance, self.alias(), p95, lock_name=given or "")
         return [one for one in told if one.field not in self.errors]
 
     def clean_args(self) -> list[Any]:
@@ -177,7 +179,9 @@ class ScheduleForm(forms.ModelForm):
     def clean_lock_name(self) -> str:
         name: str = self.cleaned_data["lock_name"]
         try:
-            return validate_name(name) if name else naming.derived(self._name(), self.instance.pk)
+            if name:
+                return validate_name(name)
+            return naming.derived(self._name(), self.instance.pk, self.cleaned_data.get("task"))
         except ValueError as refusal:
             raise ValidationError(str(refusal)) from refusal
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from locks.base import validate_name
 from scheduler.models import Execution, Schedule, Tick
+from scheduler.registry import exclusive_tasks
 from scheduler.states import OPEN_TICKS, ExecutionState
 
 
-def derived(name: str, pk: int | None) -> str:
-    """The lock name of schedule ``pk`` (None: a new one) where none is given: its own, lower case, ``-`` for a space.
+def derived(name: str, pk: int | None, task: str | None) -> str:
+    """The lock name of schedule ``pk`` (None: a new one) where none is given: the one that its task declares, else
+    its own name, lower case, ``-`` for a space.
 
     Raises ``ValueError`` where another schedule has it, or characters would be lost: "Отчёт" and "Архив", or "a b"
     and "a/b", would share a lock that nobody meant to share.
     """
+    declared = exclusive_tasks().get(task or "")
     try:
-        found = validate_name(name.lower().replace(" ", "-"))
+        found = (declared and declared.exclusive_lock_name) or validate_name(name.lower().replace(" ", "-"))
     except ValueError:
         raise ValueError(
             f'No lock name can be made of the name "{name}". Write one here: lower-case letters, digits and . _ : -'

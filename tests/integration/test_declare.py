@@ -19,6 +19,7 @@ from scheduler import declare, pausing
 from scheduler.minting import mint
 from scheduler.models import LockName, Schedule, ScheduleChange
 from scheduler.notes import notes
+from scheduler.registry import exclusive_tasks
 from scheduler.retargeting import retarget
 from tests.support import CeleryProcesses, wait_until
 from tests.support.engine import database_now, make_schedule, make_tick, store
@@ -126,6 +127,15 @@ def test_a_task_that_is_not_declared_any_more_is_not_declared_again() -> None:
     store(schedule, task="gone.task")
     with pytest.raises(ValidationError, match=r'"gone\.task" is not known'):
         declare("report", task="gone.task", every=60)
+
+
+def test_without_a_lock_name_it_is_the_one_that_the_task_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusive_tasks()[TASK], "exclusive_lock_name", "digests")
+    assert declare("north", task=TASK, every=60).lock_id == "digests"
+    assert declare("north", task=TASK, every=60).lock_id == "digests"
+    with pytest.raises(ValidationError, match='that of schedule "north"'):
+        declare("south", task=TASK, every=60)
+    assert declare("south", task=TASK, every=60, lock_name="south").lock_id == "south"
 
 
 def test_a_running_body_keeps_its_lock_name_and_its_strategy() -> None:

@@ -296,6 +296,18 @@ def test_lock_names_that_do_not_guard(fleet: Presence) -> None:
     assert "strategy 'etcd' is not in LOCKS" in only("schedules", "fail")
 
 
+def test_a_task_that_is_called_beside_its_schedule(fleet: Presence) -> None:
+    """Under a lock name that is made of the task's: said where calls do run, and not of every schedule."""
+    digest = app.tasks["aegis_site.demo.tasks.send_digest"]
+    make_schedule("digest", every_seconds=3600, lock_name="digest")
+    assert not lines("schedules", "warn")
+    digest()
+    said = only("schedules", "warn")
+    assert said.startswith("digest: calls of the task") and f"(digest, {digest.name})" in said
+    Schedule.objects.update(lock=LockName.objects.get(name=digest.name))
+    assert not lines("schedules", "warn")
+
+
 # life
 
 

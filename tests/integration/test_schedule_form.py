@@ -19,6 +19,7 @@ from django.urls import reverse
 from scheduler import pausing
 from scheduler.minting import mint
 from scheduler.models import Instance, LockName, Schedule, Tick
+from scheduler.registry import exclusive_tasks
 from scheduler.retargeting import retarget
 from tests.browser import seed
 from tests.integration.test_admin import ADD, CHANGE, boss, filled, problems  # noqa: F401
@@ -200,6 +201,30 @@ def test_no_lock_name_is_made_of_a_name_that_would_lose_characters(boss: Client,
     assert response.status_code == 200
     assert name in problems(response)["lock_name"] and "Write one here" in problems(response)["lock_name"]
     assert boss.post(reverse(ADD), filled(name=name, lock_name="report")).status_code == 302
+
+
+@pytest.fixture
+def declaring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task of the form declares a lock name."""
+    task = exclusive_tasks()[filled()["task"]]
+    monkeypatch.setattr(task, "exclusive_lock_name", "digests")
+
+
+def test_an_empty_lock_name_is_that_of_the_task(boss: Client, declaring: None) -> None:  # noqa: F811
+    assert boss.post(reverse(ADD), filled(name="north", strategy="database")).status_code == 302
+    assert Schedule.objects.get().lock_id == "digests"
+    told = problems(boss.post(reverse(ADD), filled(name="south", strategy="database")))["lock_name"]
+    assert 'that of schedule "north"' in told  # two of one task share it only where somebody says so
+    assert boss.post(reverse(ADD), filled(name="south", strategy="database", lock_name="south")).status_code == 302
+
+
+def test_another_lock_name_than_that_of_calls_is_told(boss: Client, declaring: None) -> None:  # noqa: F811
+    said = "The task declares the lock name digests"
+    assert said in text(preview(boss, name="south", lock_name="south"))
+    assert said not in text(preview(boss, name="south", lock_name="digests"))
+    assert said not in text(preview(boss, name="south"))
+    schedule = make_schedule("apart", every_seconds=60, lock_name="apart")
+    assert said in text(boss.get(reverse(CHANGE, args=[schedule.pk])).content.decode())
 
 
 def test_a_made_lock_name_is_not_that_of_another_schedule(boss: Client) -> None:  # noqa: F811

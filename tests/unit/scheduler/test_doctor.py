@@ -277,6 +277,7 @@ def test_one_job_under_two_names_excludes_nothing() -> None:
     apart = replace(twin, job=("t", '["south"]', "{}"))
     assert told(schedules.judge([], [], [NIGHTLY, apart], {"database"})) == []
     declared = replace(NIGHTLY, own_lock_name="billing")
+    assert told(schedules.judge([], [], [replace(declared, lock_name="billing")], {"database"})) == []
     assert "(nightly, billing)" in only(schedules.judge([], [], [declared], {"database"}))[1]
 
 
