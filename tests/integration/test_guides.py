@@ -102,9 +102,11 @@ def test_a_probe_tells_whether_this_host_has_stamped(shop: Path) -> None:
 def test_the_tests_of_a_team_pass(shop: Path) -> None:
     follow(shop)
     write(shop, "test-your-tasks.md")
-    (command,) = commands("test-your-tasks.md")
-    done = run(shop, f"{command} -p no:cacheprovider -p no:randomly")
+    with_pytest, with_django = commands("test-your-tasks.md")
+    done = run(shop, f"{with_pytest} -p no:cacheprovider -p no:randomly")
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    done = run(shop, f"{with_django} --noinput")
+    assert done.returncode == 0 and "Ran 2 tests" in done.stderr, done.stdout + done.stderr
 
 
 def test_the_tables_go_and_leave_the_others(celery_processes: CeleryProcesses) -> None:
