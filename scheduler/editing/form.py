@@ -9,7 +9,6 @@ import json
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.forms.utils import ErrorList
 from django.utils import timezone
@@ -21,6 +20,7 @@ from scheduler.advice import Advice, advice
 from scheduler.dashboard.latest import p95_of
 from scheduler.editing import meanwhile, naming
 from scheduler.editing.arguments import ArgumentsField, cut
+from scheduler.editing.cron_input import CronInput
 from scheduler.editing.instants import InstantField, InstantInput
 from scheduler.explain import FireTimePreview
 from scheduler.models import LockName, Schedule
@@ -88,11 +88,7 @@ class ScheduleForm(forms.ModelForm):
         field_classes: ClassVar = {
             "args": ArgumentsField, "kwargs": ArgumentsField, **dict.fromkeys(INSTANTS, InstantField),
         }  # fmt: skip
-        # The admin has a widget of its own for instants. The list of cron is in the page's template.
-        widgets: ClassVar = {
-            **dict.fromkeys(INSTANTS, InstantInput),
-            "cron_expression": AdminTextInputWidget(attrs={"list": "cron-presets", "autocomplete": "off"}),
-        }
+        widgets: ClassVar = {**dict.fromkeys(INSTANTS, InstantInput), "cron_expression": CronInput}  # not the admin's
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
