@@ -14,6 +14,7 @@ from scheduler.cli._table import table
 from scheduler.dashboard.header import Header, header
 from scheduler.dashboard.locks_page import lock_json
 from scheduler.dashboard.notes import cut_text
+from scheduler.metrics import exposition
 from scheduler.overview import Overview, overview
 
 HELP = "What the overview says, in words, and every held lock; exit 69: the database or a store does not answer."
@@ -22,12 +23,15 @@ UNAVAILABLE = 69
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--format", choices=("table", "json", "prometheus"), default="table")
 
 
 def run(command: BaseCommand, *, format: str, **_: Any) -> int:
     strip, found, locks = header(), overview(), held.locks()
     status = UNAVAILABLE if locks.unread else 0
+    if format == "prometheus":
+        command.stdout.write(exposition(strip, found, locks), ending="")
+        return status
     if format == "json":
         command.stdout.write(json.dumps(_json(strip, found, locks, status), indent=2))
         return status

@@ -94,9 +94,10 @@ def test_a_probe_tells_whether_this_host_has_stamped(shop: Path) -> None:
     assert run(shop, beat).returncode == 0
     silent = run(shop, worker)
     assert silent.returncode == 1 and "no worker of" in silent.stderr
-    check, status = [command for command in commands("monitor.md") if "aegis alive" not in command]
+    check, status, gauges = [command for command in commands("monitor.md") if "aegis alive" not in command]
     assert run(shop, check).returncode == 0
     assert '"workers_silent": 0' in run(shop, status).stdout
+    assert "\naegis_beats 1\n" in run(shop, gauges).stdout
 
 
 def test_the_tests_of_a_team_pass(shop: Path) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
+from django.db.models.functions import Now
 
 from locks import lock_backends
 from scheduler.dashboard import rows
+from scheduler.models import Alert, Schedule
 from scheduler.pausing import pause
 from tests.integration.test_schedule_pages import many, prevented, ran
 from tests.support.engine import make_schedule, make_tick
+
+GAUGE = r'[a-z_0-9]+(\{[a-z]+="([^"\\\n]|\\.)*"\})? [-+.0-9e]+'
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -80,3 +86,28 @@ def test_a_database_that_does_not_answer_is_69(services: Any) -> None:
     finally:
         services.postgres.start()
         connections.close_all()
+
+
+def test_gauges_are_what_collectors_read() -> None:
+    late = make_schedule('odd "name"\\', every_seconds=60, lock_name="odd")
+    ran(late, 60)
+    paused = make_schedule("paused", every_seconds=60)
+    pause("paused", why="audit", who="ada")
+    Schedule.objects.filter(pk__in=[late.pk, paused.pk]).update(next_fire_at=Now() - timedelta(seconds=500))
+    Alert.objects.create(rule="missed", subject="x", message="m", state="open")
+    code, said = status("--format", "prometheus")
+    lines = said.splitlines()
+    assert code == 0 and all(re.fullmatch(GAUGE, line) for line in lines if not line.startswith("# "))
+    assert 'aegis_ticks_24h{outcome="executed"} 1' in lines and "aegis_beats 0" in lines
+    assert 'aegis_schedules{state="paused"} 1' in lines and 'aegis_alerts_open{rule="missed"} 1' in lines
+    behind = [line for line in lines if line.startswith("aegis_schedule_overdue_seconds{")]
+    assert len(behind) == 1
+    name, value = behind[0].rsplit(" ", 1)
+    assert name == 'aegis_schedule_overdue_seconds{schedule="odd \\"name\\"\\\\"}' and 499 < float(value) < 560
+    assert sum(line.startswith("aegis_schedule_last_executed_timestamp_seconds{") for line in lines) == 1
+
+
+def test_a_store_that_is_away_is_a_gauge_and_a_status(settings: Any) -> None:
+    settings.LOCKS = {**settings.LOCKS, "away": {**settings.LOCKS["redis"], "LOCATION": "redis://127.0.0.1:1/0"}}
+    code, said = status("--format", "prometheus")
+    assert code == 69 and 'aegis_store_unreachable{strategy="away"} 1' in said.splitlines()
