@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from scheduler.changes import Refused, Who, note
 from scheduler.conf import conf
+from scheduler.loading import loaded
 from scheduler.minting import UNREADABLE, aliases_in_force, plan, reason_of
 from scheduler.models import Schedule
 from scheduler.notes import is_far_away
@@ -31,12 +32,15 @@ def heal(*names: str) -> dict[str, str]:
     Rows that another transaction holds are left out.
     """
     with transaction.atomic():
-        broken = Schedule.objects.exclude(broken_reason="").select_related("lock").order_by("id")
+        broken = Schedule.objects.exclude(broken_reason="").order_by("id")
         if names:
             broken = broken.filter(name__in=names)
-        rows = list(broken.select_for_update(no_key=True, skip_locked=True, of=("self",))[: conf("BATCH")])
-        aliases = aliases_in_force({row.lock_id for row in rows})
-        found = {row.name: _problem(row, aliases[row.lock_id]) for row in rows if row.lock_id in aliases}
+        held = broken.select_for_update(no_key=True, skip_locked=True).values_list("pk", "name")
+        ids = dict(held[: conf("BATCH")])
+        rows, problems = loaded(Schedule.objects.select_related("lock"), ids)
+        aliases = aliases_in_force({row.lock_id for row in rows.values()})
+        found = {row.name: _problem(row, aliases[row.lock_id]) for row in rows.values() if row.lock_id in aliases}
+        found |= {ids[pk]: reason_of(problem) for pk, problem in problems.items()}
         healed = [name for name, problem in found.items() if not problem]
         Schedule.objects.filter(name__in=healed).update(broken_reason="")
     for name in healed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -90,8 +90,11 @@ def request_run(
     one that it runs again; now if not given.
 
     The same key gives the same tick, however often it is asked for. Raises ``LedgerUnavailable``,
-    ``InvalidLockBackend`` where the strategy in force has left LOCKS, and ``ValueError`` for what cannot be stored.
+    ``InvalidLockBackend`` where the strategy in force has left LOCKS, and ``ValueError`` for what cannot be stored,
+    or could not be read again.
     """
+    schedule.check_arguments()
+    _check_grace(schedule.misfire_grace)
     made = _make(
         name=schedule.lock_id,
         alias=schedule.lock.alias_wanted,
@@ -203,6 +206,16 @@ def lock_name_of(task: ExclusiveTask) -> str:
         raise ValueError(f"task {task.name!r} needs a lock_name of its own. {refusal}") from refusal
 
 
+def _check_grace(seconds: float) -> None:
+    """The deadline is an instant that Python knows; the database goes on to the year 294276."""
+    try:
+        datetime.now(UTC) + timedelta(seconds=seconds)
+    except OverflowError as refusal:
+        raise ValueError(
+            f"The grace of {seconds:g} s ends beyond the calendar; give the schedule a shorter one."
+        ) from refusal
+
+
 def _make(**facts: Any) -> dict[str, Any]:
     """Store the tick, or find the one with this key; returns what a delivery is made of."""
     parameters = {
@@ -224,10 +237,6 @@ def _make(**facts: Any) -> dict[str, Any]:
         in_force = (execute(_IN_FORCE, parameters) or execute(_SEED_NAME, parameters))[0][0]
         parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
         return dict(zip(_MADE, execute(_MAKE, parameters)[0], strict=True))
-    except psycopg.errors.DatetimeFieldOverflow as refusal:
-        raise ValueError(
-            f"The grace of {parameters['grace']:g} s ends beyond the calendar; give the schedule a shorter one."
-        ) from refusal
     except psycopg.DataError as refusal:
         raise ValueError(
             f"the arguments of {facts['task']} cannot be kept in the database, which knows no NUL character, no "

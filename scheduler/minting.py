@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from locks import InvalidLockBackend, lock_backends
 from scheduler.conf import conf
 from scheduler.jitter import delay
+from scheduler.loading import UNLOADABLE
 from scheduler.misfire import Decision, decide
 from scheduler.models import LockName, Schedule, Tick
 from scheduler.models.schedule import Misfire
@@ -29,8 +30,10 @@ logger = logging.getLogger("aegis.ticker")
 MOMENT = timedelta(microseconds=1)
 # Ticks stored for one schedule in one pass; what is beyond becomes one misfired row.
 MAX_TICKS = 1000
+# The largest number that a row keeps: each second of a clock that was set forward by a century is more.
+MOST_MISSED = 2**31 - 1
 # What a row that cannot be read raises, whichever of its columns is at fault.
-UNREADABLE = (ValueError, TypeError, ArithmeticError, InvalidLockBackend)
+UNREADABLE = (*UNLOADABLE, TypeError, ArithmeticError, InvalidLockBackend, IntegrityError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,28 @@ class Minted:
 
 
 def mint(now: datetime | None = None) -> Minted:
-    """Store the ticks that are due by the database's clock (``now`` is for tests only) and advance the schedules."""
+    """Store the ticks that are due by the database's clock (``now`` is for tests only) and advance the schedules.
+
+    Where a row spoils the transaction of all, because it cannot be loaded or what it makes cannot be stored, each
+    that is due gets a transaction of its own, and the one at fault is marked.
+    """
+    try:
+        return _mint(now)
+    except UNREADABLE as problem:
+        logger.warning("a schedule spoils this pass, so each is taken by itself: %s", type(problem).__name__)
+    ticks: list[Tick] = []
+    for schedule_id, _ in _due_ids():
+        try:
+            ticks += _mint(now, schedule_id).ticks
+        except UNREADABLE as problem:
+            _mark_broken(schedule_id, problem)
+    return Minted(tuple(ticks), full=False)
+
+
+def _mint(now: datetime | None, only: int | None = None) -> Minted:
+    """As ``mint``, in one transaction; ``only``: the id of one schedule."""
     with transaction.atomic():
-        schedules, read_at = _due()
+        schedules, read_at = _due(only)
         now = now or read_at
         if not schedules:
             return Minted((), full=False)
@@ -57,11 +79,26 @@ def mint(now: datetime | None = None) -> Minted:
     return Minted(stored, full=bool(ours) and len(schedules) >= conf("BATCH"))
 
 
-def _due() -> tuple[list[Schedule], datetime]:
-    """The schedules that are due, locked, and the database's clock when they were read."""
+def _due_ids(only: int | None = None) -> list[tuple[int, datetime]]:
+    """The ids of the schedules that are due, locked, each with the database's clock when they were read."""
+    given = {"batch": conf("BATCH"), "on_time": conf("ON_TIME"), "id": only}
     with connection.cursor() as cursor:
-        cursor.execute(dispatch.DUE, {"batch": conf("BATCH"), "on_time": conf("ON_TIME")})
-        rows = cursor.fetchall()
+        cursor.execute(dispatch.DUE if only is None else dispatch.DUE_ONE, given)
+        return cursor.fetchall()
+
+
+def _mark_broken(schedule_id: int, problem: BaseException) -> None:
+    """Mark a row of which nothing can be loaded."""
+    reason = reason_of(problem)
+    with connection.cursor() as cursor:
+        cursor.execute(dispatch.MARK_BROKEN, {"id": schedule_id, "reason": reason})
+        for (name,) in cursor.fetchall():
+            logger.error("schedule %s cannot be read and is left out: %s", name, reason)
+
+
+def _due(only: int | None) -> tuple[list[Schedule], datetime]:
+    """The schedules that are due, locked, and the database's clock when they were read."""
+    rows = _due_ids(only)
     read = Schedule.objects.select_related("lock")
     found = read.in_bulk([row[0] for row in rows])
     return [found[row[0]] for row in rows], rows[0][1] if rows else datetime.max.replace(tzinfo=UTC)
@@ -111,8 +148,8 @@ def plan(schedule: Schedule, alias: str, now: datetime) -> tuple[datetime | None
 
 
 def reason_of(problem: BaseException) -> str:
-    """What is kept in ``broken_reason``."""
-    return f"{type(problem).__name__}: {problem}"[:500]
+    """What is kept in ``broken_reason``: one line. The next one of a database's error shows the row's values."""
+    return f"{type(problem).__name__}: {problem}".partition("\n")[0][:500]
 
 
 def _decide(schedule: Schedule, now: datetime) -> Decision:
@@ -123,6 +160,7 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
     Where all are to fire, the oldest one is the only one of this pass: the next one waits for its end (``DUE``).
     """
     lock_backends[schedule.lock.alias_wanted]  # raises where LOCKS does not define it
+    schedule.check_arguments()
     schedule.check_jitter()
     grace = schedule.misfire_grace
     window = grace if schedule.misfire == Misfire.SKIP else max(grace, schedule.catch_up_window)
@@ -183,7 +221,7 @@ def _ticks(schedule: Schedule, decision: Decision, alias: str, now: datetime) ->
         tick.deadline = tick.dispatch_at = tick.closed_at = now
         tick.state, tick.outcome = TickState.MISFIRED, TickOutcome.MISFIRED
         tick.reason = f"no beat stored it in time; misfire policy: {schedule.get_misfire_display().lower()}"
-        tick.through, tick.missed_count = stretch.through, stretch.count
+        tick.through, tick.missed_count = stretch.through, min(stretch.count, MOST_MISSED)
         ticks.append(NewTick(tick, now))
     return ticks
 

@@ -19,6 +19,7 @@ from locks.clock import boottime
 from scheduler.conf import conf
 from scheduler.failpoints import failpoint
 from scheduler.healing import heal
+from scheduler.loading import loaded
 from scheduler.minting import mint
 from scheduler.models import Tick
 from scheduler.publisher import Published, publish
@@ -105,8 +106,14 @@ class Ticker:
 
     def _publish_again(self, attempts: dict[int, int]) -> None:
         """Publish ticks by their ids, each if it is still at the attempt that was due."""
-        found = Tick.objects.filter(pk__in=attempts)
-        published = self._publish([one for one in found.order_by("fire_time") if one.attempt == attempts[one.id]])
+        found, problems = loaded(Tick.objects.all(), attempts)
+        for tick_id, problem in problems.items():
+            logger.error(
+                "tick %s cannot be read, so it is not published", tick_id, exc_info=problem,
+                extra={"action": "unpublishable", "tick": tick_id},
+            )  # fmt: skip
+        due = [one for one in found.values() if one.attempt == attempts[one.id]]
+        published = self._publish(sorted(due, key=lambda one: one.fire_time))
         if published.broker_failed:
             unsent = sorted(attempts.keys() - set(published.ids))
             given = {"ids": unsent, "attempts": [attempts[pk] for pk in unsent], "pause": conf("BROKER_PAUSE")}

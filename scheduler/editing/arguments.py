@@ -8,6 +8,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.fields import InvalidJSONInput
 
+from scheduler.models.readable import depth
+
 DEEPEST = 100  # levels: whoever reads them again has calls of its own on its stack
 SHOWN = 60  # characters of a value in an error
 
@@ -47,13 +49,3 @@ class ArgumentsField(forms.JSONField):
             f"Lists and objects are nested more than {DEEPEST} deep; nest them less. You gave {cut(str(value))}",
             code="depth",
         )
-
-
-def depth(value: Any) -> int:
-    """How many lists and objects are around the innermost value."""
-    deep, level = -1, [value]
-    while level:
-        deep += 1
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
-        level = [value for values in inner for value in values]
-    return deep

@@ -14,6 +14,7 @@ from django.db.models import F, Q
 from locks.base import MAX_TTL
 from scheduler import recurrence as recurrences
 from scheduler.conf import NO_BROADCAST, conf
+from scheduler.models.readable import Json, in_calendar
 from scheduler.models.stored import Stored
 from scheduler.models.tick import Delivery, Overlap
 from scheduler.recurrence_rules import LONGEST_EVERY
@@ -46,6 +47,10 @@ _LONGEST = {
     "ttl": MAX_TTL, "misfire_grace": LONGEST_EVERY, "catch_up_window": LONGEST_EVERY, "jitter_seconds": LONGEST_EVERY,
 }  # fmt: skip
 
+_INSTANTS = (
+    "anchor", "once_at", "start_at", "end_at", "paused_at", "paused_until", "activated_at", "next_fire_at",
+)  # fmt: skip
+
 
 def first_of_1970() -> datetime:
     """The anchor of intervals, UTC: any beat on any host names the same fire times."""
@@ -75,8 +80,8 @@ class Schedule(Stored):
     name = models.CharField(max_length=200, unique=True, validators=[_ONE_LINE])
     notes = models.TextField(blank=True)
     task = models.CharField(max_length=255, help_text="One of the tasks declared with @exclusive_task.")
-    args = models.JSONField(default=list, blank=True, help_text='A JSON list, for example ["north"].')
-    kwargs = models.JSONField(default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.')
+    args = Json(default=list, blank=True, help_text='A JSON list, for example ["north"].')
+    kwargs = Json(default=dict, blank=True, help_text='A JSON object, for example {"region": "north"}.')
     queue = models.CharField(max_length=255, blank=True, help_text="Empty: the queue of the task.")
     priority = models.PositiveSmallIntegerField(
         null=True, blank=True, validators=[_PRIORITY], help_text="0 to 9. Empty: the task's, else Celery's default."
@@ -194,6 +199,7 @@ class Schedule(Stored):
                 condition=Q(paused_until__isnull=True) | Q(paused_at__isnull=False),
                 name="aegis_schedule_until_needs_pause",
             ),
+            models.CheckConstraint(condition=in_calendar(*_INSTANTS), name="aegis_schedule_instants_in_calendar"),
         ]
         indexes = [
             models.Index(fields=["id"], condition=~Q(broken_reason=""), name="aegis_schedule_broken"),
@@ -239,6 +245,15 @@ class Schedule(Stored):
                 f"The jitter is {self.jitter_seconds:g} s and two runs are only {period:g} s apart at times; "
                 "give less than that."
             )
+
+    def check_arguments(self) -> None:
+        """Raises ``ValueError`` where no message could carry them. They may be secret, so it does not show them."""
+        for field, kind, wanted in (("args", list, "list"), ("kwargs", dict, "object")):
+            if not isinstance(getattr(self, field), kind):
+                raise ValueError(
+                    f"{field} must be a JSON {wanted} that Python can read, without a number of thousands of digits "
+                    "or a nesting of thousands of levels; write it anew."
+                )
 
     def is_paused(self, at: datetime) -> bool:
         """Whether a pause is in force at the aware instant ``at``."""

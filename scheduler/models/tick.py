@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Now
 
+from scheduler.models.readable import Json
 from scheduler.models.stored import Stored
 from scheduler.states import OPEN_TICKS, TickOutcome, TickState
 
@@ -50,8 +51,8 @@ class Tick(Stored):
         help_text="Of a call: its callbacks, chain and chord, which its next attempt repeats.",
     )
     task = models.CharField(max_length=255)
-    args = models.JSONField(default=list)
-    kwargs = models.JSONField(default=dict)
+    args = Json(default=list)
+    kwargs = Json(default=dict)
     queue = models.CharField(max_length=255, blank=True)
     priority = models.PositiveSmallIntegerField(null=True)
     delivery = models.CharField(max_length=20, choices=Delivery.choices, default=Delivery.ONE_WORKER)

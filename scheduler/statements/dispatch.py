@@ -28,6 +28,17 @@ LIMIT %(batch)s::int
 FOR NO KEY UPDATE SKIP LOCKED
 """
 
+# in, besides: id. That one, if it is due.
+DUE_ONE = DUE.replace("WHERE enabled", "WHERE id = %(id)s::bigint AND enabled")
+
+# in: id, reason. out: name. Marks a row of which nothing can be loaded; one that somebody holds is left alone.
+MARK_BROKEN = """
+UPDATE aegis_scheduler_schedule SET broken_reason = %(reason)s::text
+WHERE id IN (SELECT id FROM aegis_scheduler_schedule WHERE id = %(id)s::bigint AND broken_reason = ''
+             FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING name
+"""
+
 # in: on_time. out: seconds until the next schedule is due, or NULL; whether any tick waits for the end of a run.
 NEXT_DUE = f"""
 SELECT extract(epoch FROM min(coalesce(next_fire_at, 'epoch'::timestamptz)) - clock_timestamp())::float8,
