@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from celery.result import denied_join_result
+from django.db import DataError, connection
 from django.db import Error as DatabaseError
-from django.db import connection
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError
 
@@ -22,6 +22,7 @@ from scheduler.alerts.watch import watch
 from scheduler.aside import Aside
 from scheduler.conf import beat_lock, conf
 from scheduler.dashboard.summing import sum_up
+from scheduler.loading import loaded
 from scheduler.presence import Presence
 from scheduler.pruning import EVERY as PRUNE_INTERVAL
 from scheduler.pruning import keep_days
@@ -60,6 +61,7 @@ class CatalogScheduler(DatabaseScheduler):
         self._lease: Lease | None = None
         self._presence = Presence("beat")
         self._in_pass = False
+        self._is_set_up = False
         self._asides = (
             watch(),
             Aside("sums", sum_up, lambda: SUM_INTERVAL),
@@ -111,9 +113,46 @@ class CatalogScheduler(DatabaseScheduler):
         self._next_pass = time.monotonic() + wait
         return wait
 
+    def setup_schedule(self) -> None:
+        """Nothing yet: in the constructor a row at fault would end the process. The first pass with the lease does it."""
+
+    def all_as_schedule(self) -> dict[str, Any]:
+        """The ordinary rows by name. One that cannot be read is left out and named, and holds up no other."""
+        entries = {}
+        for row in self.enabled_models():
+            try:
+                entries[row.name] = self.Entry(row, app=self.app)
+            except Exception as trouble:
+                if _is_away(trouble):
+                    raise
+                logger.exception("ordinary row %r cannot be read and is left out", row.name)
+        return entries
+
+    def enabled_models(self) -> list[Any]:
+        """Theirs; where that fails because of one row, all others, though their next run may be hours away."""
+        try:
+            return list(super().enabled_models())
+        except Exception as trouble:
+            if _is_away(trouble):
+                raise
+        rows = self.Model.objects.enabled()
+        names = dict(rows.values_list("pk", "name"))
+        found, problems = loaded(rows, names)
+        for pk, problem in problems.items():
+            logger.error("ordinary row %r cannot be read and is left out", names[pk], exc_info=problem)
+        return list(found.values())
+
+    def _set_up(self) -> None:
+        """Store the rows that Celery's settings name, once a process."""
+        super().setup_schedule()
+        self._is_set_up = True
+        self._read_rows_anew()
+
     def _ordinary(self, *args: Any, **kwargs: Any) -> float:
         try:
             if boottime() >= self._ordinary_from and self._hold_lease():
+                if not self._is_set_up:
+                    self._set_up()
                 with denied_join_result():  # a result backend that is down does not hold up the catalog
                     return float(super().tick(*args, **kwargs))
         except DatabaseError as trouble:
@@ -122,6 +161,10 @@ class CatalogScheduler(DatabaseScheduler):
         except OperationalError as trouble:
             logger.warning("ordinary rows wait for the broker: %s", type(trouble).__name__)
             self._read_rows_anew()  # the row that was taken off to be sent is due again
+            self._ordinary_from = boottime() + conf("BROKER_PAUSE")
+        except Exception:  # whatever an ordinary row sets off must not stop the catalog
+            logger.exception("ordinary rows left out of this pass")
+            self._read_rows_anew()
             self._ordinary_from = boottime() + conf("BROKER_PAUSE")
         return float(conf("PASS_INTERVAL"))
 
@@ -165,3 +208,8 @@ class CatalogScheduler(DatabaseScheduler):
             lock_backends[lease.alias].release(lease)
         except LockUnavailable as trouble:
             logger.warning("the lease for ordinary rows runs until its TTL is over: %s", trouble)
+
+
+def _is_away(trouble: Exception) -> bool:
+    """Whether it is the database itself, and no value of a row."""
+    return isinstance(trouble, DatabaseError) and not isinstance(trouble, DataError)

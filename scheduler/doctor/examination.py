@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from django.apps import apps
 from django.core import checks
 
 from locks import Finding, lock_backends
@@ -51,6 +52,7 @@ def _questions(base: Known, *, reachable: bool) -> Iterator[Question]:
     yield Question("schedules", "schedules", lambda: base.needing("schedules", lambda s, f: [*_schedules(s)]))
     yield Question("life", "life", lambda: base.needing("life", lambda s, f: [*life.judge(f, s, *life.ask())]))
     if reachable:
+        yield Question("schedules", "rows of django-celery-beat", _ordinary)
         yield Question("postgres", "migrations", database.migrations)
         yield Question("postgres", "age", lambda: database.judge_age(database.age(), conf("KEEP_DAYS")))
         yield Question("postgres", "connections", lambda: base.needing("postgres", lambda s, f: _room(base)))
@@ -59,6 +61,13 @@ def _questions(base: Known, *, reachable: bool) -> Iterator[Question]:
 def _schedules(scheduled: schedules.Catalog) -> Iterator[Finding]:
     rows, waiting = schedules.ask()
     return schedules.judge(rows, waiting, scheduled, lock_backends.aliases())
+
+
+def _ordinary() -> Iterator[Finding]:
+    if apps.is_installed("django_celery_beat"):
+        from scheduler.doctor import ordinary  # its models cannot be imported where it is not installed
+
+        yield from ordinary.judge()
 
 
 def _room(base: Known) -> list[Finding]:

@@ -222,3 +222,13 @@ def test_a_thousand_schedules_due_at_once_are_stored_and_published_in_one_pass(
     Ticker().tick()
     assert Tick.objects.filter(state="dispatched").count() == 1000 == delivered()
     assert Schedule.objects.filter(exhausted=True).count() == 1000
+
+
+def test_an_ordinary_row_that_cannot_be_read_ends_no_beat(celery_processes: CeleryProcesses) -> None:
+    row = ordinary(every=1)
+    PeriodicTask.objects.create(name="bad", task="no.worker.takes.it", interval=row.interval, headers="null")
+    make_schedule("digest", every_seconds=1, task=DIGEST)
+    beat = celery_processes.beat()
+    wait_until(lambda: delivered() >= 1, timeout=30, message="the other row fired")
+    wait_until(lambda: Tick.objects.count() >= 2, timeout=30, message="the catalog goes on")
+    assert beat.running

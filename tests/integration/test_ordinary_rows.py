@@ -1,0 +1,121 @@
+"""Ordinary django-celery-beat rows that cannot be read: each is left out and named, and stops nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+
+from aegis_site.celery import app
+from locks import Level
+from scheduler.beat import CatalogScheduler
+from scheduler.doctor.ordinary import judge
+from scheduler.models import Tick
+from tests.integration.test_ticker import due_schedule, empty_queue  # noqa: F401
+from tests.support import wait_until
+from tests.support.engine import database_now
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUEUE = "aegis-test-ordinary-rows"
+
+
+def ordinary(name: str, **fields: object) -> PeriodicTask:
+    every, _ = IntervalSchedule.objects.get_or_create(every=1, period="seconds")
+    given = {"interval": every, "last_run_at": database_now() - timedelta(hours=1), **fields}
+    return PeriodicTask.objects.create(name=name, task="no.worker.takes.it", queue=QUEUE, **given)
+
+
+def change(table: str, how: str, pk: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE django_celery_beat_{table} SET {how} WHERE id = %s", [pk])
+
+
+def without_a_schedule() -> None:
+    change("periodictask", "interval_id = NULL", ordinary("bad").pk)
+
+
+def at_infinity() -> None:
+    clocked = ClockedSchedule.objects.create(clocked_time=database_now())
+    ordinary("bad", interval=None, clocked=clocked, one_off=True)
+    change("clockedschedule", "clocked_time = '-infinity'", clocked.pk)
+
+
+def in_no_zone() -> None:
+    crontab = CrontabSchedule.objects.create(minute="*")
+    ordinary("bad", interval=None, crontab=crontab)
+    change("crontabschedule", "timezone = 'Mars/Phobos'", crontab.pk)
+
+
+BAD: dict[str, Callable[[], object]] = {
+    "headers that are null": lambda: ordinary("bad", headers="null"),
+    "headers that are a list": lambda: ordinary("bad", headers="[]"),
+    "too long an interval": lambda: ordinary(
+        "bad", interval=IntervalSchedule.objects.create(every=1_000_000_000, period="days")
+    ),
+    "no schedule": without_a_schedule,
+    "an infinite last run": lambda: change("periodictask", "last_run_at = 'infinity'", ordinary("bad").pk),
+    "an infinite instant": at_infinity,
+    "an unknown zone": in_no_zone,
+}
+
+
+@pytest.fixture(autouse=True)
+def broker_is_empty() -> Iterator[None]:
+    with app.connection_for_write() as broker:
+        broker.default_channel.client.delete(QUEUE)
+    yield
+
+
+def delivered() -> int:
+    with app.connection_for_write() as broker:
+        return int(broker.default_channel.client.llen(QUEUE))
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_row_that_cannot_be_read_is_left_out_and_stops_no_other(bad: str, caplog: pytest.LogCaptureFixture) -> None:
+    BAD[bad]()
+    ordinary("good")
+    due_schedule("exclusive")
+
+    with closing(CatalogScheduler(app=app)) as beat:
+
+        def fired() -> bool:
+            beat.tick()
+            return delivered() > 0
+
+        wait_until(fired, timeout=30, message="the good row fired")
+        wait_until(lambda: beat.tick() >= 0 and Tick.objects.exists(), timeout=30, message="the catalog went on")
+        assert "good" in beat.schedule and "bad" not in beat.schedule
+    (told,) = judge()
+    assert told.level is Level.FAIL and told.sentence.startswith("bad: a row of django-celery-beat")
+    assert "ordinary row 'bad' cannot be read and is left out" in caplog.text
+
+
+def test_what_celerys_settings_name_is_stored_by_the_first_pass_with_the_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(app.conf.beat_schedule, "theirs", {"task": "no.worker.takes.it", "schedule": 60.0})
+    with closing(CatalogScheduler(app=app)) as beat:
+        wait_until(
+            lambda: beat.tick() >= 0 and PeriodicTask.objects.filter(name="theirs").exists(),
+            timeout=30, message="it was stored",
+        )  # fmt: skip
+        assert "theirs" in beat.schedule
+
+
+def test_a_fault_that_no_row_is_known_by_stops_ordinary_rows_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: CatalogScheduler) -> list[PeriodicTask]:
+        raise RuntimeError("nobody has thought of this")
+
+    monkeypatch.setattr(CatalogScheduler, "enabled_models", fails)
+    due_schedule("exclusive")
+    with closing(CatalogScheduler(app=app)) as beat:
+        wait_until(lambda: beat.tick() >= 0 and Tick.objects.exists(), timeout=30, message="the catalog went on")
+    assert "ordinary rows left out of this pass" in caplog.text
