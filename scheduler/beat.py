@@ -114,7 +114,7 @@ class CatalogScheduler(DatabaseScheduler):
         return wait
 
     def setup_schedule(self) -> None:
-        """Nothing yet: in the constructor a row at fault would end the process. The first pass with the lease does it."""
+        """Left to the first pass with the lease: in the constructor a row at fault would end the process."""
 
     def all_as_schedule(self) -> dict[str, Any]:
         """The ordinary rows by name. One that cannot be read is left out and named, and holds up no other."""

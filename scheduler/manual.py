@@ -19,12 +19,14 @@ from kombu.utils import json
 
 from locks import lock_backends
 from locks.base import validate_name
-from locks.connection import execute
+from locks.clock import boottime
+from locks.connection import Rows, execute
 from scheduler.calls import key_of
 from scheduler.conf import conf
 from scheduler.delivery import Delivery
 from scheduler.error_text import storable
 from scheduler.exceptions import LedgerUnavailable
+from scheduler.loss import must_stop
 from scheduler.statements import dispatch
 from scheduler.states import ExecutionState, TickOutcome
 
@@ -36,6 +38,10 @@ logger = logging.getLogger("aegis.manual")
 
 # Seconds after which a manual run that nobody began is missed.
 GRACE = 60.0
+# Seconds that making a tick waits for its lock name, which beats hold while they store ticks: a message, which is
+# gone if this fails, and somebody who looks at a page meanwhile.
+LONGEST_WAIT = 30.0
+LOOKED_AT = 5.0
 
 # in: name. Asked first: seeding locks the name's row, which callers would then queue up for.
 _IN_FORCE = "SELECT alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text AND alias_in_force <> ''"
@@ -112,6 +118,7 @@ def request_run(
         overlap=overlap or schedule.overlap,
         max_attempts=schedule.max_attempts,
         patience=0.0,
+        wait=LOOKED_AT,
     )
     return int(made["tick_id"])
 
@@ -216,7 +223,7 @@ def _check_grace(seconds: float) -> None:
         ) from refusal
 
 
-def _make(**facts: Any) -> dict[str, Any]:
+def _make(*, wait: float = LONGEST_WAIT, **facts: Any) -> dict[str, Any]:
     """Store the tick, or find the one with this key; returns what a delivery is made of."""
     parameters = {
         "schedule": None,
@@ -233,10 +240,11 @@ def _make(**facts: Any) -> dict[str, Any]:
         "kwargs": json.dumps(facts["kwargs"]),
         "call": json.dumps(facts.get("call", {})),
     }
+    over = boottime() + wait
     try:
-        in_force = (execute(_IN_FORCE, parameters) or execute(_SEED_NAME, parameters))[0][0]
+        in_force = (execute(_IN_FORCE, parameters) or _patiently(_SEED_NAME, parameters, over))[0][0]
         parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
-        return dict(zip(_MADE, execute(_MAKE, parameters)[0], strict=True))
+        return dict(zip(_MADE, _patiently(_MAKE, parameters, over)[0], strict=True))
     except psycopg.DataError as refusal:
         raise ValueError(
             f"the arguments of {facts['task']} cannot be kept in the database, which knows no NUL character, no "
@@ -246,3 +254,16 @@ def _make(**facts: Any) -> dict[str, Any]:
         raise LedgerUnavailable(
             f"the manual tick of {facts['task']} was not stored: {type(trouble).__name__}"
         ) from trouble
+
+
+def _patiently(sql: str, parameters: dict[str, Any], over: float) -> Rows:
+    """Send again what waited for a row's lock in vain, until ``over`` (boottime) or the process has to end.
+
+    The server gives up each wait after a second, having done nothing.
+    """
+    while True:
+        try:
+            return execute(sql, parameters)
+        except psycopg.errors.LockNotAvailable:
+            if boottime() >= over or must_stop():
+                raise

@@ -16,6 +16,7 @@ from functools import partial
 from django.db import IntegrityError, connection, transaction
 
 from locks import InvalidLockBackend, lock_backends
+from locks.clock import boottime
 from scheduler.conf import conf
 from scheduler.jitter import delay
 from scheduler.loading import UNLOADABLE
@@ -30,6 +31,9 @@ logger = logging.getLogger("aegis.ticker")
 MOMENT = timedelta(microseconds=1)
 # Ticks stored for one schedule in one pass; what is beyond becomes one misfired row.
 MAX_TICKS = 1000
+# Seconds after which a pass stores what it has and leaves the rest to the next one: it holds the lock names of all
+# that is due, and whoever calls a task under one of them waits for that.
+PASS_BUDGET = 0.5
 # The largest number that a row keeps: each second of a clock that was set forward by a century is more.
 MOST_MISSED = 2**31 - 1
 # What a row that cannot be read raises, whichever of its columns is at fault.
@@ -38,7 +42,7 @@ UNREADABLE = (*UNLOADABLE, TypeError, ArithmeticError, InvalidLockBackend, Integ
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """What one pass stored: ticks to publish now, and whether the batch was full."""
+    """What one pass stored: ticks to publish now, and whether it left some that are due to the next one."""
 
     ticks: tuple[Tick, ...]
     full: bool
@@ -70,13 +74,18 @@ def _mint(now: datetime | None, only: int | None = None) -> Minted:
         now = now or read_at
         if not schedules:
             return Minted((), full=False)
+        over = boottime() + PASS_BUDGET
         aliases = aliases_in_force({schedule.lock_id for schedule in schedules})
         ticks: list[NewTick] = []
         ours = [schedule for schedule in schedules if schedule.lock_id in aliases]
+        left = len(ours)
         for schedule in ours:
             ticks += _take(schedule, aliases[schedule.lock_id], now)
+            left -= 1
+            if boottime() >= over:
+                break
         stored = _store(ticks, now)
-    return Minted(stored, full=bool(ours) and len(schedules) >= conf("BATCH"))
+    return Minted(stored, full=left > 0 or (bool(ours) and len(schedules) >= conf("BATCH")))
 
 
 def _due_ids(only: int | None = None) -> list[tuple[int, datetime]]:
@@ -157,7 +166,8 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
 
     "Skip" still starts the latest fire time that is within its grace: a start may be late by that much. Without
     the bound on what is on time, a restart of the only beat would let a whole grace full of ticks loose at once.
-    Where all are to fire, the oldest one is the only one of this pass: the next one waits for its end (``DUE``).
+    Where all are to fire, the oldest one is the only one of this pass: the next one waits for its end (``DUE``). More
+    than one is asked for only where the oldest is on time, and those are few: counting what is missed takes long.
     """
     lock_backends[schedule.lock.alias_wanted]  # raises where LOCKS does not define it
     schedule.check_arguments()
@@ -174,8 +184,10 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
         catch_up_window=window,
         named=schedule.next_fire_at,
     )
-    decision = ask(limit=MAX_TICKS)
-    return ask(limit=1) if any(fires.late for fires in decision.ticks) else decision
+    decision = ask(limit=1)
+    if any(fires.late for fires in decision.ticks) or not (decision.next_fire_at and decision.next_fire_at <= now):
+        return decision
+    return ask(limit=MAX_TICKS)
 
 
 def _boundary(schedule: Schedule) -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 
@@ -65,10 +65,9 @@ BAD: dict[str, Callable[[], object]] = {
 
 
 @pytest.fixture(autouse=True)
-def broker_is_empty() -> Iterator[None]:
+def broker_is_empty() -> None:
     with app.connection_for_write() as broker:
         broker.default_channel.client.delete(QUEUE)
-    yield
 
 
 def delivered() -> int:
