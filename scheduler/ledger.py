@@ -186,7 +186,7 @@ def is_executed(execution: Started) -> bool:
 
 
 def end_patiently(execution: Started, state: ExecutionState, **facts: Any) -> bool:
-    """As ``end``, asking again for up to FINISH_PATIENCE seconds while the database is away.
+    """As ``end``, asking again for up to FINISH_PATIENCE seconds while the database is away; not what it refuses.
 
     A body that ended during an outage has ended all the same; its lease is still renewed while this waits, so
     nobody is let in, and the row does not have to be given up as abandoned.
@@ -196,8 +196,9 @@ def end_patiently(execution: Started, state: ExecutionState, **facts: Any) -> bo
     while True:
         try:
             return end(execution, state, **facts)
-        except LedgerUnavailable:
-            if boottime() + pause > give_up:
+        except LedgerUnavailable as trouble:
+            refused = isinstance(trouble.__cause__, psycopg.DataError | psycopg.IntegrityError)
+            if refused or boottime() + pause > give_up:
                 raise
         time.sleep(pause)
         pause = min(pause * 2, 2.0)

@@ -23,6 +23,7 @@ from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask, LedgerUnavailable
 from scheduler.loss import OnLost
+from scheduler.recurrence_rules import LONGEST_EVERY
 from scheduler.refusal import Refused, Skipped, is_part_of_canvas
 from scheduler.runner import Outcome, run
 from scheduler.states import REFUSED, ExecutionState
@@ -196,9 +197,10 @@ class ExclusiveTask(DjangoTask):
         """End this attempt as retried; the tick is delivered again after ``countdown`` seconds.
 
         Raises ``RetryLater`` (or returns it with ``throw=False``), ``exc`` or ``MaxRetriesExceededError`` once
-        Celery's own limit is reached, and ``TypeError`` for changed arguments (a tick repeats what it was made of),
-        for options of the next message (it is sent as this one was) or a tick without the guard (it has no
-        attempts). An ``eta`` without a zone is UTC, as a worker of Celery takes it.
+        Celery's own limit is reached, ``TypeError`` for changed arguments (a tick repeats what it was made of), for
+        options of the next message (it is sent as this one was) or a tick without the guard (it has no attempts), and
+        ``ValueError`` for a wait of more than a century. An ``eta`` without a zone is UTC, as a worker of Celery
+        takes it.
         """
         request = self.request
         if (args is not None and list(args) != list(request.args or [])) or (
@@ -225,9 +227,11 @@ class ExclusiveTask(DjangoTask):
         return later
 
     def _seconds(self, eta: datetime | None, countdown: float | None) -> float:
-        if eta is not None:
-            return max(0.0, (maybe_make_aware(eta) - datetime.now(UTC)).total_seconds())
-        return float(self.default_retry_delay if countdown is None else countdown)
+        given = float(self.default_retry_delay if countdown is None else countdown)
+        seconds = given if eta is None else max(0.0, (maybe_make_aware(eta) - datetime.now(UTC)).total_seconds())
+        if not abs(seconds) <= LONGEST_EVERY:  # nor nan
+            raise ValueError(f"retry() waits for a century at the most; you gave {seconds:g} seconds")
+        return seconds
 
 
 def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
