@@ -149,6 +149,8 @@ def _state(info: LeaseInfo, execution: Execution | None, known: bool, ttl: float
     if execution is None:
         if not known:
             return OTHER, "no schedule uses this name; code of yours holds it with exclusive()"
+        if info.lease_id is None:
+            return OTHER, "the store does not tell which lease this is"
         if info.acquired_at is None or (now - info.acquired_at).total_seconds() < STARTING:
             return HEALTHY, "its run is about to start"
         return ORPHAN, "no running execution has this lease; its process may have died before it began"

@@ -109,6 +109,9 @@ class Reaper:
             logger.warning("cannot tell whether %s is still held under %s: %s", name, alias, unknown)
             self._mute.add(alias)
             return None
+        except Exception:  # one lease that a backend cannot make out must not keep all others from being reaped
+            logger.exception("cannot tell whether %s is still held under %s", name, alias)
+            return None
         if info is None:
             return False
         if info.lease_id is None:  # held by somebody who cannot be told from this lease

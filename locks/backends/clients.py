@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,12 +16,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 from redis.retry import Retry
 
-from ..base import LeaseInfo
+from ..base import LeaseInfo, validate_name
 from .params import ParamsValidator
 from .scripts import Script
 from .wires import Line, Word
 
 DEFAULT_PREFIX = "aegis"
+FOREIGN = "somebody who wrote no lease: look at the key, and delete it where it is a mistake"
 _SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -107,15 +109,22 @@ def parse_value(value: bytes) -> tuple[UUID, str, datetime, str]:
 
 
 def info_from(name: str, alias: str, value: bytes, left_ms: int, *, numbered: bool) -> LeaseInfo:
-    """What a held key shows."""
-    lease_id, number, acquired_at, holder = parse_value(value)
+    """What a held key shows; without an id where somebody else wrote it: nobody gets the name all the same."""
+    left = left_ms / 1000 if left_ms >= 0 else None
+    try:
+        lease_id, number, acquired_at, holder = parse_value(value)
+        grant_no = int(number) if numbered else None
+    except (ValueError, OverflowError, OSError):  # OSError: an instant beyond what the system knows
+        return LeaseInfo(
+            name=name, alias=alias, lease_id=None, holder=FOREIGN, grant_no=None, expires_in=left, acquired_at=None
+        )
     return LeaseInfo(
         name=name,
         alias=alias,
         lease_id=lease_id,
         holder=holder,
-        grant_no=int(number) if numbered else None,
-        expires_in=left_ms / 1000 if left_ms >= 0 else None,
+        grant_no=grant_no,
+        expires_in=left,
         acquired_at=acquired_at,
     )
 
@@ -130,9 +139,13 @@ def counter_key(prefix: str, name: str) -> str:
     return f"{prefix}:{{{name}}}:fence"
 
 
-def name_from_key(key: bytes) -> str:
-    """The lock name in a lock key."""
-    return key.decode().split("{", 1)[1].rsplit("}", 1)[0]
+def names_in(keys: Iterable[bytes]) -> list[str]:
+    """The lock names in lock keys, sorted. A key that is like one and names no lock is somebody else's."""
+    names = set()
+    for key in keys:
+        with suppress(ValueError):  # UnicodeDecodeError is one
+            names.add(validate_name(key.decode().split("{", 1)[1].rsplit("}", 1)[0]))
+    return sorted(names)
 
 
 def url_problem(url: Any) -> str | None:

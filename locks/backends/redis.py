@@ -25,7 +25,7 @@ from .clients import (
     info_from,
     line_to,
     lock_key,
-    name_from_key,
+    names_in,
     run,
     server_of,
 )
@@ -75,7 +75,7 @@ class RedisLockBackend(BaseLockBackend):
             keys = list(self.client.scan_iter(f"{self.prefix}:{{{prefix}*}}:lock"))
         except RedisError as error:
             raise self._doubt("list", prefix, error) from error
-        found = (self.inspect(name) for name in sorted(name_from_key(key) for key in keys))
+        found = (self.inspect(name) for name in names_in(keys))
         return [info for info in found if info is not None]
 
     def examine(self) -> Findings:

@@ -33,7 +33,7 @@ from ..exceptions import LockUnavailable
 from ..findings import Findings
 from . import scripts
 from .base import BaseLockBackend, Grant
-from .clients import DEFAULT_PREFIX, client_for, info_from, lock_key, name_from_key, server_of, url_problem
+from .clients import DEFAULT_PREFIX, client_for, info_from, lock_key, names_in, server_of, url_problem
 from .nodes import Answer, Node, ask_all, owe_release
 from .params import DEFAULT_TTL, ParamsValidator, positive_count, positive_seconds
 
@@ -180,8 +180,8 @@ class RedlockBackend(BaseLockBackend):
         answers = [node.keys(f"{self.prefix}:{{{prefix}*}}:lock") for node in self.nodes]
         if sum(1 for answer in answers if answer.silence is None) < self.quorum:
             raise self._doubt("list", prefix, _silence(answers))
-        names = {name_from_key(key) for answer in answers if answer.silence is None for key in answer.value}
-        found = (self._inspect(name) for name in sorted(names))
+        keys = {key for answer in answers if answer.silence is None for key in answer.value}
+        found = (self._inspect(name) for name in names_in(keys))
         return [info for info in found if info is not None]
 
     def examine(self) -> Findings:

@@ -61,10 +61,14 @@ if not current or string.sub(current, 1, #ARGV[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """)
 
-# KEYS: lock.  Returns {value, ms left} or {}.
+# KEYS: lock.  Returns {value, ms left} or {}. A key of another kind has an empty value, which is no lease.
 SHOW = Script("""
-local current = redis.call('GET', KEYS[1])
+local current = redis.pcall('GET', KEYS[1])
 if not current then return {} end
+if type(current) == 'table' then
+  if not string.find(current.err, 'WRONGTYPE', 1, true) then return current end
+  current = ''
+end
 return {current, redis.call('PTTL', KEYS[1])}
 """)
 

@@ -65,6 +65,41 @@ class TestRedis(LockBackendContract):
         assert isinstance(caught.value.__cause__, RedisError)
         self.backend.client.delete(key)
 
+    @pytest.mark.parametrize(
+        "value",
+        [b"stop", b"\xff\xfe", b"a:b:c:d", f"{uuid.UUID(int=1)}:x:1:me", f"{uuid.UUID(int=1)}:1:{'9' * 99}:me"],
+    )
+    def test_a_value_that_is_no_lease_holds_the_name_and_hides_no_other(self, name: str, value: bytes | str) -> None:
+        other = self.acquired(f"{name}.other")
+        self.backend.client.set(lock_key(self.backend.prefix, name), value)
+        try:
+            info = self.backend.inspect(name)
+            assert info is not None and info.lease_id is None and "wrote no lease" in info.holder
+            listed = {one.name: one.lease_id for one in self.backend.list(name)}
+            assert listed == {name: None, other.name: other.lease_id}
+            assert self.backend.acquire(name) is None
+        finally:
+            self.expire(name)
+
+    def test_a_key_of_another_kind_is_shown_as_held_and_hides_no_other(self, name: str) -> None:
+        other = self.acquired(f"{name}.other")
+        self.backend.client.lpush(lock_key(self.backend.prefix, name), "stop")
+        try:
+            listed = {one.name: one.lease_id for one in self.backend.list(name)}
+            assert listed == {name: None, other.name: other.lease_id}
+        finally:
+            self.expire(name)
+
+    def test_a_key_that_names_no_lock_is_left_out_of_the_list(self, name: str) -> None:
+        lease = self.acquired(name)
+        keys = [f"{self.backend.prefix}:{{Nightly Report}}:lock", self.backend.prefix.encode() + b":{\xff}:lock"]
+        for key in keys:
+            self.backend.client.set(key, "stop")
+        try:
+            assert lease.lease_id in {one.lease_id for one in self.backend.list()}
+        finally:
+            self.backend.client.delete(*keys)
+
     def test_errors_do_not_tell_the_password(self, name: str) -> None:
         with wired_redis(self.alias) as (backend, (proxy,)):
             secret = cast("RedisLockBackend", backend).url.partition("@")[0].rpartition(":")[2]

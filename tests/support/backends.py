@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from locks import lock_backends
+from locks.backends.database import DatabaseLeaseBackend
 from locks.backends.none import NoLockBackend
+from locks.base import LeaseInfo
 
 
 class Quiet(NoLockBackend):
     """Leaves out what it may leave out."""
+
+
+class Illegible(DatabaseLeaseBackend):
+    """Cannot make out one of its leases, and says so in a way that nobody has thought of."""
+
+    def inspect(self, name: str) -> LeaseInfo | None:
+        if name == "lock.illegible":
+            raise ZeroDivisionError(name)
+        return super().inspect(name)
 
 
 def free_names() -> None:
