@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as project
-from django.db import connection
+from django.db import connection, transaction
 
 from aegis_site.celery import app
 from locks import lock_backends
@@ -111,6 +111,28 @@ def test_what_passed_while_a_row_was_broken_is_the_misfire_policys_business() ->
     mint()
     assert Tick.objects.exclude(state=TickState.MISFIRED).count() <= 7
     assert sum(Tick.objects.filter(state=TickState.MISFIRED).values_list("missed_count", flat=True)) >= 93
+
+
+def test_a_broken_row_that_somebody_holds_does_not_keep_a_strategy_from_coming_into_force() -> None:
+    """A forgotten transaction on it must not stop the beats, which put the strategy in force."""
+    good, held = due_schedule("good", lock_name="shared"), due_schedule("held", lock_name="shared")
+    Schedule.objects.filter(pk=held.pk).update(broken_reason="no such strategy")
+    LockName.objects.filter(pk="shared").update(alias_wanted="redis")
+    Schedule.objects.filter(pk=held.pk).update(broken_reason="no such strategy")
+    with transaction.atomic():
+        Schedule.objects.filter(pk=held.pk).update(notes="forgotten")
+        made = in_a_thread(impatient_mint)
+        assert {tick.schedule_id for tick in made} == {good.pk}
+        assert {tick.lock_alias for tick in made} == {"redis"}
+    held.refresh_from_db()
+    assert held.broken_reason
+    assert heal() == {"held": ""}
+
+
+def impatient_mint() -> tuple[Tick, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '3s'")
+    return mint().ticks
 
 
 # a clock that was set, and a zone whose rules changed
