@@ -97,7 +97,7 @@ def test_a_probe_tells_whether_this_host_has_stamped(shop: Path) -> None:
     check, status, gauges = [command for command in commands("monitor.md") if "aegis alive" not in command]
     assert run(shop, check).returncode == 0
     assert '"workers_silent": 0' in run(shop, status).stdout
-    assert "\naegis_beats 1\n" in run(shop, gauges).stdout
+    assert "# TYPE aegis_beats gauge\n" in run(shop, gauges).stdout
 
 
 def test_the_tests_of_a_team_pass(shop: Path) -> None:
