@@ -25,7 +25,7 @@ from scheduler.dashboard.checks import check_impact
 from scheduler.database_checks import check_database
 from scheduler.error_text import describe, storable
 from scheduler.loss import OnLost
-from scheduler.pruning import MOST_DAYS
+from scheduler.pruning import MOST_DAYS, can_keep
 from scheduler.registry import exclusive_tasks
 from scheduler.task import ExclusiveTask
 
@@ -80,7 +80,7 @@ def _no_numbers() -> Iterator[CheckMessage]:
                 id="aegis.scheduler.E005",
             )
     days = conf("KEEP_DAYS")
-    if days is not None and not (type(days) is int and 1 <= days <= MOST_DAYS):
+    if not can_keep(days):
         yield Error(
             f"AEGIS['KEEP_DAYS'] is {days!r}.",
             hint=f"Give whole days, 1 to {MOST_DAYS}, or None to keep everything.",

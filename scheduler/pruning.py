@@ -9,8 +9,10 @@ seldom it does. Change rows are kept: they are few, and they answer "who switche
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
@@ -18,6 +20,8 @@ from django.db.models.functions import Now
 from scheduler.conf import conf
 from scheduler.models import Alert, AlertDelivery, Execution, Instance, SummedSlice, Tick
 from scheduler.states import OPEN_TICKS, ExecutionState
+
+logger = logging.getLogger("aegis.beat")
 
 BATCH = 1000  # ticks deleted in one transaction: workers and beats never wait for more
 MOST_DAYS = 36_500
@@ -34,9 +38,17 @@ class Pruned:
     instances: int = 0
 
 
+def can_keep(days: Any) -> bool:
+    """Whether KEEP_DAYS may be that; None keeps everything."""
+    return days is None or (type(days) is int and 1 <= days <= MOST_DAYS)
+
+
 def keep_days() -> None:
     """A round of a beat: some of what ended more than KEEP_DAYS ago. Nothing where the setting is None."""
-    if (days := conf("KEEP_DAYS")) is not None:
+    days = conf("KEEP_DAYS")
+    if not can_keep(days):  # Celery's beat runs no checks, and 0 days ago would be everything
+        logger.error("nothing is deleted: AEGIS['KEEP_DAYS'] is %r; give whole days, 1 to %d", days, MOST_DAYS)
+    elif days is not None:
         prune(timedelta(days=days), batches=BATCHES_OF_A_ROUND)
 
 

@@ -47,6 +47,17 @@ def test_what_ended_before_goes_with_its_executions_and_the_rest_stays() -> None
     assert ScheduleChange.objects.count() == 1
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 0.5, True, "30"])
+def test_a_beat_that_was_told_nonsense_deletes_nothing(settings: Any, wrong: Any) -> None:
+    """A beat starts without the checks that refuse it, and somebody may mean "off" by 0."""
+    schedule = make_schedule("report")
+    for days in (40, 1):
+        ran(schedule, days)
+    settings.AEGIS = {"KEEP_DAYS": wrong}
+    keep_days()
+    assert Tick.objects.count() == 2
+
+
 def test_a_beat_deletes_as_the_setting_says(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round of it takes some, so that a beat that finds years of them is not busy with it for long."""
     monkeypatch.setattr(pruning, "BATCH", 1)
