@@ -3,7 +3,8 @@
 The run is a manual tick with that fire time: its body reads the same ``scheduled_for``, and ``once_key`` gives it the
 same keys, so that another system recognises what the first try had done already.
 
-What ran to its end, or may still, is not run again. Two people who ask at once::
+What ran to its end, or may still, is not run again; nor is what nobody knows any more because its tick may have been
+deleted after KEEP_DAYS. Two people who ask at once::
 
     A: locks the schedule's row, finds nothing open, stores its tick     B: waits for the row
     A: commits                                                           B: finds A's tick open, is refused
@@ -11,19 +12,26 @@ What ran to its end, or may still, is not run again. Two people who ask at once:
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 from django.db.models.functions import Now
 
 from scheduler.changes import Refused
-from scheduler.models import Schedule, Tick
+from scheduler.conf import conf
+from scheduler.models import Execution, Schedule, Tick
 from scheduler.once_key import AGAIN
-from scheduler.states import OPEN_TICKS, TickOutcome
+from scheduler.recurrence_rules import InvalidRecurrence, in_utc
+from scheduler.states import OPEN_TICKS, ExecutionState, TickOutcome
 
 
 def key_of(schedule: Schedule, fire_time: datetime, key: str) -> str:
-    """The key of the manual tick; the same ``key`` asks for the same run."""
-    return f"{AGAIN}{schedule.pk}:{fire_time.astimezone(UTC).isoformat()}:{key}"
+    """The key of the manual tick; the same ``key`` asks for the same run. Raises ``Refused``."""
+    try:
+        at = in_utc("fire time", fire_time)
+    except InvalidRecurrence as problem:
+        raise Refused(f"The fire time {problem.message}") from problem
+    assert at is not None
+    return f"{AGAIN}{schedule.pk}:{at.isoformat()}:{key}"
 
 
 def refuse(schedule: Schedule, fire_time: datetime) -> None:
@@ -36,7 +44,37 @@ def refuse(schedule: Schedule, fire_time: datetime) -> None:
         raise Refused(f"{fire_time:%Y-%m-%d %H:%M:%S %Z} has not come yet; name a fire time that is past.")
     if held.enabled and held.next_fire_at is not None and held.next_fire_at <= fire_time:
         raise Refused("No beat has passed that fire time yet: start one, which runs it or says that it was missed.")
-    for tick in Tick.objects.filter(schedule=schedule, fire_time=fire_time).order_by("-id"):
-        if tick.state in OPEN_TICKS or tick.outcome == TickOutcome.EXECUTED:
-            what = f"is {tick.state}" if tick.state in OPEN_TICKS else "was executed"
+    ticks = list(Tick.objects.filter(schedule=schedule, fire_time=fire_time).order_by("-id"))
+    if not any(tick.manual_key is None for tick in ticks):
+        _check_known(held.now, fire_time)
+    for tick in ticks:
+        if what := _came_to(tick):
             raise Refused(f"Tick {tick.pk} of that fire time {what}, so it is not run again.")
+        if tick.schedule_name != held.name:
+            raise Refused(
+                f"It was {tick.schedule_name!r} at that fire time, and the keys of once_key are made of the name, so "
+                "what had been done already would be done twice. Give it that name again, then run it."
+            )
+
+
+def _check_known(now: datetime, fire_time: datetime) -> None:
+    days = conf("KEEP_DAYS")
+    if days is not None and fire_time < now - timedelta(days=days):
+        raise Refused(
+            f"It is not known whether that fire time ran: what is older than {days} days is deleted "
+            "(AEGIS['KEEP_DAYS']). Run it without a fire time."
+        )
+
+
+def _came_to(tick: Tick) -> str:
+    """Why a tick stands against another run; empty: it does not."""
+    if tick.state in OPEN_TICKS:
+        return f"is {tick.state}"
+    if tick.outcome == TickOutcome.EXECUTED:
+        return "was executed"
+    # Without the tick guard a copy may be inside, or have come to its end, under a tick that another one closed.
+    bodies = Execution.objects.filter(tick=tick, state__in=(ExecutionState.RUNNING, ExecutionState.EXECUTED))
+    body = bodies.order_by("-id").first()
+    if body is None:
+        return ""
+    return "has a running body" if body.state == ExecutionState.RUNNING else "was executed"

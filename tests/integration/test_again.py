@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from scheduler import running
 from scheduler.changes import Refused
 from scheduler.context import RunContext
 from scheduler.models import Schedule, Tick
+from scheduler.pruning import keep_days
 from scheduler.runner import run
 from scheduler.states import ExecutionState
 from tests.integration.test_verbs import command, do, operator, text
@@ -97,3 +99,52 @@ def test_two_who_ask_for_a_fire_time_at_once_get_one_run() -> None:
     with ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(ask, range(6))) == 1
     assert Tick.objects.count() == 1
+
+
+def test_what_is_deleted_after_some_days_is_not_run_again(settings: Any) -> None:
+    """Its tick may have said that it was executed."""
+    schedule = make_schedule("nightly")
+    old = make_tick(schedule, seconds_ago=9 * 86_400, state="closed", outcome="executed")
+    failed = make_tick(schedule, seconds_ago=8 * 86_400, state="closed", outcome="failed")
+    make_tick(schedule, seconds_ago=60, state="closed", outcome="executed")
+    Tick.objects.filter(pk=old.pk).update(closed_at=old.fire_time)
+    settings.AEGIS = {"KEEP_DAYS": 7}
+    keep_days()
+    status, said = command("run", "nightly", "--for", old.fire_time.isoformat(), "--wait", "0")
+    assert status == 2 and "It is not known whether that fire time ran: what is older than 7 days" in said
+    assert command("run", "nightly", "--for", failed.fire_time.isoformat(), "--wait", "0")[0] == 75
+
+
+def test_a_body_that_is_inside_under_a_closed_tick_keeps_it_from_being_run_again() -> None:
+    """Without the tick guard one copy fails, and closes the tick, while another one goes on."""
+    tick = make_tick(make_schedule("nightly", once_per_tick=False), seconds_ago=60)
+    when = tick.fire_time.isoformat()
+
+    def fails(context: RunContext) -> None:
+        raise ValueError("disk full")
+
+    def goes_on(context: RunContext) -> None:
+        Tick.objects.filter(pk=tick.pk).update(state="closed", outcome="failed")
+        assert f"Tick {tick.pk} of that fire time has a running body" in command("run", "nightly", "--for", when)[1]
+
+    assert run(delivery_of(tick), fails).state is ExecutionState.FAILED
+    assert run(delivery_of(tick), goes_on).state is ExecutionState.EXECUTED
+    assert f"Tick {tick.pk} of that fire time was executed" in command("run", "nightly", "--for", when)[1]
+
+
+def test_a_schedule_that_was_renamed_is_not_run_again_under_other_keys() -> None:
+    schedule = make_schedule("nightly")
+    failed = make_tick(schedule, seconds_ago=60, state="closed", outcome="failed")
+    when = failed.fire_time.isoformat()
+    Schedule.objects.update(name="weekly")
+    status, said = command("run", "weekly", "--for", when, "--wait", "0")
+    assert status == 2 and "It was 'nightly' at that fire time" in said
+    Schedule.objects.update(name="nightly")
+    assert command("run", "nightly", "--for", when, "--wait", "0")[0] == 75
+
+
+@pytest.mark.parametrize("when", ["0001-01-01T00:00+14:00", "9999-12-31T23:59:59-14:00", "1000-01-01T00:00Z"])
+def test_an_instant_beyond_the_calendar_is_refused_in_a_sentence(when: str) -> None:
+    make_schedule("nightly")
+    status, said = command("run", "nightly", "--for", when, "--wait", "0")
+    assert status == 2 and "is too far away; give a year from 1900" in said
