@@ -18,8 +18,10 @@ WHY = "adopted from django-celery-beat"
 
 
 def existing(row: Any) -> Schedule | None:
-    """The schedule of that name. Raises ``Unfit`` where it is of another task."""
-    found = Schedule.objects.filter(name=row.name.strip()).first()
+    """The schedule of that name. Raises ``Unfit`` where it is of another task, or two rows would share it."""
+    if row.name != row.name.strip():
+        raise Unfit("Its name begins or ends with a space, which that of a schedule does not. Rename the row.")
+    found = Schedule.objects.filter(name=row.name).first()
     if found is not None and found.task != row.task:
         raise Unfit(f"The name is that of a schedule of {found.task}. Rename the row.")
     return found

@@ -81,7 +81,7 @@ def _json(row: Any, field: str, empty: str) -> Any:
     """The error tells no value, which may be a secret."""
     try:
         return json.loads(getattr(row, field) or empty)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise Unfit(f"Its {field} cannot be read as JSON. Correct the row.") from problem
 
 
@@ -110,7 +110,10 @@ def _recurrence(row: Any, changes: list[str]) -> dict[str, Any]:
 
 
 def _seconds(interval: Any) -> int:
-    seconds = timedelta(**{interval.period: interval.every}).total_seconds()
+    try:
+        seconds = timedelta(**{interval.period: interval.every}).total_seconds()
+    except OverflowError:
+        raise Unfit(f"Its interval of {interval.every} {interval.period} is too long. Correct the row.") from None
     if seconds < 1 or seconds != int(seconds):
         raise Unfit(f"Its interval is {seconds:g} s; a schedule's is whole seconds, from 1. Let it stay a row.")
     return int(seconds)

@@ -13,8 +13,8 @@ from django.db import IntegrityError, transaction
 
 from scheduler.changes import Who
 from scheduler.editing import meanwhile, naming
-from scheduler.editing.arguments import cut
-from scheduler.editing.form import INSTANTS, ScheduleForm
+from scheduler.editing.arguments import DEEPEST, cut, depth
+from scheduler.editing.form import INSTANTS, ScheduleForm, can_be_stored
 from scheduler.editing.storing import changes, store
 from scheduler.models import LockName, Schedule
 from scheduler.recurrence_rules import InvalidRecurrence, in_utc
@@ -23,6 +23,8 @@ from scheduler.registry import exclusive_tasks
 SOURCE = "code (declare)"  # who, in the change history; no user can have this name
 ARGUMENTS: dict[str, type] = {"args": list, "kwargs": dict}
 _RECURRENCE = {"cron_expression": "cron", "every_seconds": "every", "once_at": "at"}  # of the form -> of the call
+_TEXTS = ("name", "task", "lock_name", "strategy")  # looked for before the form has seen them
+_SWITCHES = ("enabled", "once_per_tick")  # a form takes None for False, and any text for True
 _MORE = frozenset(ScheduleForm.Meta.fields) - {"name", "task", *_RECURRENCE}
 
 Given = Mapping[str, Any]
@@ -58,7 +60,8 @@ def declare(
     }  # fmt: skip
     _check_fields(fields)
     given = fields | {field: value for field, value in named.items() if value is not None}
-    return put(str(name), given, who=SOURCE)
+    _check_kinds({**given, "name": name})
+    return put(name, given, who=SOURCE)
 
 
 def _check_fields(fields: Given) -> None:
@@ -67,6 +70,17 @@ def _check_fields(fields: Given) -> None:
             close = get_close_matches(field, {*_MORE, *_RECURRENCE.values()}, 1, 0.5)
             known = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(_MORE))}."
             raise ValidationError({field: f"There is no field {field!r}. {known}"})
+
+
+def _check_kinds(given: Given) -> None:
+    for field in _TEXTS:
+        value = given.get(field, "")
+        if not isinstance(value, str) or not can_be_stored(value):
+            told = f"You gave {cut(repr(value))}; give a text without NUL and half a surrogate pair."
+            raise ValidationError({field: told})
+    for field in _SWITCHES:
+        if not isinstance(given.get(field, True), bool):
+            raise ValidationError({field: f"You gave {cut(repr(given[field]))}; give True or False."})
 
 
 def put(name: str, given: Given, *, who: Who, why: str = "") -> Schedule:
@@ -94,6 +108,9 @@ def checked(name: str, given: Given, *, why: str = "", stores: bool = False) -> 
     stored = Schedule.objects.select_related("lock").filter(name=name).first()
     if stored is not None and stores:
         stored = meanwhile.hold(stored.pk, given.get("lock_name") or stored.lock_id)
+    elif stores:  # whoever changes the strategy of a name that it is to share is waited for, and is not undone
+        shared = LockName.objects.filter(name=given.get("lock_name") or "")
+        shared.select_for_update(no_key=True).first()
     plain = {field: _plain(field, value) for field, value in given.items()}
     form = DeclaredForm(_data(name, stored, plain, why), instance=stored)
     if not form.is_valid():
@@ -142,6 +159,8 @@ def _json(field: str, value: Any) -> Any:
     if not isinstance(plain, ARGUMENTS[field]):
         wanted, given = ARGUMENTS[field].__name__, type(value).__name__
         raise ValidationError({field: f"This must be a {wanted}; you gave a {given}."})
+    if depth(plain) > DEEPEST:
+        raise ValidationError({field: f"Lists and objects are nested more than {DEEPEST} deep; nest them less."})
     return plain
 
 

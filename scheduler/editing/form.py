@@ -37,7 +37,7 @@ _FORM_FIELDS = {
 }  # fmt: skip
 
 
-def _can_be_stored(value: Any) -> bool:
+def can_be_stored(value: Any) -> bool:
     """Whether PostgreSQL takes what Python's parser took for JSON."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
@@ -166,7 +166,7 @@ class ScheduleForm(forms.ModelForm):
         value = json.loads(empty) if value in (None, "") else value
         if not isinstance(value, kind):
             raise ValidationError(f"This must be {wanted}; you gave {cut(json.dumps(value))}.")
-        if not _can_be_stored(value):
+        if not can_be_stored(value):
             raise ValidationError(
                 "NaN, infinity, the character NUL and half a surrogate pair cannot be stored; write null, or a text."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,7 @@ from tests.support.tasks import limited
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TASK = "aegis_site.demo.tasks.send_digest"
+DEEP = json.loads("[" * 101 + "]" * 101)
 AT = datetime(2099, 1, 31, 6, tzinfo=UTC)
 
 
@@ -110,13 +112,21 @@ def test_a_second_schedule_of_a_lock_name_has_its_strategy() -> None:
         ({"overlap": "queue_two"}, "overlap", "queue_two.*queue_one"),
         ({"priority": 10}, "priority", "0 to 9; you gave 10"),
         ({"task": limited, "strategy": "optimistic", "ttl": 30}, "ttl", "300"),
+        ({"kwargs": {"password": "s3cret", "deep": DEEP}}, "kwargs", "more than 100 deep"),
+        ({"name": "a\0b"}, "name", "a text without NUL"),
+        ({"name": "a\ud800"}, "name", "half a surrogate pair"),
+        ({"name": None}, "name", "You gave None; give a text"),
+        ({"lock_name": "a\0b"}, "lock_name", "a text without NUL"),
+        ({"task": [TASK]}, "task", "You gave .*; give a text"),
+        ({"enabled": None}, "enabled", "You gave None; give True or False"),
+        ({"once_per_tick": "no"}, "once_per_tick", "You gave 'no'; give True or False"),
         ({"jiter_seconds": 5}, "jiter_seconds", "no field 'jiter_seconds'. Did you mean jitter_seconds"),
         ({"cron_expression": "* * * * *"}, "cron_expression", "Did you mean|Known: "),
     ],
 )  # fmt: skip
 def test_what_the_form_refuses_is_refused_by_argument(said: dict[str, Any], field: str, told: str) -> None:
     with pytest.raises(ValidationError, match=told) as refused:
-        declare("report", **{"task": TASK, "every": 60, **said})
+        declare(**{"name": "report", "task": TASK, "every": 60, **said})
     assert list(refused.value.message_dict) == [field]
     assert "s3cret" not in str(refused.value)
     assert not Schedule.objects.exists() and not LockName.objects.exists() and not ScheduleChange.objects.exists()
@@ -162,6 +172,17 @@ def test_a_lock_name_is_not_changed_beside_a_beat_that_stores_a_tick() -> None:
         with pytest.raises(ValidationError, match="its tick of"):
             declaring.result(30)
     assert Schedule.objects.get().lock_id == "a"
+
+
+def test_a_strategy_that_is_changed_meanwhile_is_not_undone_by_a_new_schedule_of_the_name() -> None:
+    make_schedule("other", alias="database", lock_name="shared")
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            retarget("other", "redis", why="", who="ada")
+            declaring = pool.submit(in_thread, "report", task=TASK, every=60, lock_name="shared")
+            wait_until(waiting, message="the call waits for the operator")
+        declaring.result(30)
+    assert LockName.objects.get(name="shared").alias_wanted == "redis"
 
 
 def in_thread(name: str, **said: Any) -> None:
