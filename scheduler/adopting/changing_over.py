@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
@@ -12,6 +13,7 @@ from scheduler.adopting import Unfit
 from scheduler.adopting.rows import Plan, plan
 from scheduler.changes import Who
 from scheduler.editing import declaring
+from scheduler.editing.storing import changes
 from scheduler.models import Schedule
 
 WHY = "adopted from django-celery-beat"
@@ -34,6 +36,19 @@ def look(row: Any) -> tuple[Schedule, Plan]:
     schedule: Schedule = form.instance
     schedule.lock_id = form.cleaned_data["lock_name"]
     return schedule, planned
+
+
+def differences(row: Any) -> list[str]:
+    """Fields in which its schedule is stored otherwise than the row says now; none where the row says nothing fit.
+
+    Neither ``enabled`` nor the lock name, which are chosen for the schedule.
+    """
+    try:
+        given = plan(row, timezone.now()).given
+        said = {field: value for field, value in given.items() if field not in ("enabled", "lock_name")}
+        return sorted(changes(declaring.checked(row.name, said)))
+    except (ValueError, ValidationError):
+        return []
 
 
 def adopt(row: Any, *, who: Who) -> tuple[Schedule, Plan]:

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from scheduler.adopting import Ordinary, Unfit
-from scheduler.adopting.changing_over import adopt, change_over, existing, look
+from scheduler.adopting.changing_over import adopt, change_over, differences, existing, look
 from scheduler.beat_admin import APP
 from scheduler.changes import Refused, Who
 from scheduler.cli._operate import who_commands
@@ -66,6 +66,8 @@ def _done(row: Any, *, write: bool, switch: bool, who: Who) -> Iterator[str]:
     stored = existing(row)
     if stored is not None:
         yield f"exists, {'enabled' if stored.enabled else 'disabled'}"
+        if names := differences(row):
+            yield f"  ! it differs from the row in {', '.join(names)}: what the schedule says holds."
     elif write or not switch:
         schedule, planned = adopt(row, who=who) if write else look(row)
         yield f"{'created' if write else 'would create'}, disabled: {_said(schedule)}"

@@ -180,6 +180,18 @@ def test_what_a_schedule_has_not_is_refused_and_stops_no_other_row(fields: Any, 
     assert {*Schedule.objects.values_list("name", flat=True)} == {"whole", "zone"}
 
 
+def test_a_row_that_was_edited_since_is_told_before_its_old_values_fire() -> None:
+    edited = row(expire_seconds=60)
+    row("other")
+    adopt("--write")
+    edited.args, edited.interval = '["s3cret"]', every(2, "hours")
+    edited.save()
+    status, told = adopt()
+    assert status == 0 and "digest: exists, disabled\n  ! it differs from the row in args, every_seconds: " in told
+    assert "other: exists, disabled\n" in told and told.count("!") == 1 and "s3cret" not in told
+    assert "differs from the row in args, every_seconds" in adopt("digest", "--switch")[1]
+
+
 def test_other_tasks_stay_rows_and_are_refused_only_where_they_are_named() -> None:
     row("cleanup", task="celery.backend_cleanup")
     row()
