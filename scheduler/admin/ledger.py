@@ -134,9 +134,10 @@ class ExecutionAdmin(ExportMixin, FactAdmin):
 
     @admin.display(description="wait")
     def waited(self, execution: Execution) -> str:
-        """From the fire time to the start of the body or the refusal, by the database's clock."""
-        at = execution.started_at or execution.recorded_at
-        return f"{(at - execution.tick.fire_time).total_seconds():.2f} s"
+        """From the fire time, or from when it was asked for, to the start of the body or the refusal."""
+        at, tick = execution.started_at or execution.recorded_at, execution.tick
+        due = tick.fire_time if tick.manual_key is None else tick.planned_at
+        return f"{(at - due).total_seconds():.2f} s"
 
     @admin.display(description="ran", ordering="ran")
     def seconds_inside(self, execution: Execution) -> str:

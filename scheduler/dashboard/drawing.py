@@ -31,7 +31,7 @@ def spans(
             label=row.label,
             url=select(row.id),
             detail=_guard_words(row),
-            due=row.fire_time,
+            due=row.due,
             overlap=tuple((s.start, s.end, s.proven) for s in met.get(row.id, ())),
         )
         for row in tries

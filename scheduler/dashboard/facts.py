@@ -52,7 +52,11 @@ class RefusedRow(NamedTuple):
 
 
 class TryRow(NamedTuple):
-    """One worker's try at a tick. Nothing that a task was given or raised: that may be secret."""
+    """One worker's try at a tick. Nothing that a task was given or raised: that may be secret.
+
+    ``due`` is when its wait began: the fire time; of a run by hand, which may be for one of long ago, when it was
+    asked for.
+    """
 
     id: int
     tick_id: int
@@ -76,6 +80,7 @@ class TryRow(NamedTuple):
     returned_at: datetime | None
     ran: float | None
     holder_id: int | None
+    due: datetime
 
     @property
     def label(self) -> str:

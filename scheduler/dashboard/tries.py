@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, F, Q, QuerySet, When
 
 from scheduler.charts import Window
 from scheduler.dashboard.facts import TryRow
@@ -18,10 +19,12 @@ MOST_WORKERS = 200
 # So many tries are drawn one by one.
 FEW = 400
 _LONGEST = timedelta(days=7)
-_FIELDS = (
+# When the wait of a try began. A run by hand may be for a fire time of long ago (``scheduler.again``).
+DUE = Case(When(tick__manual_key=None, then=F("tick__fire_time")), default=F("tick__planned_at"))
+_FIELDS: tuple[Any, ...] = (
     "id", "tick_id", "tick__schedule_id", "tick__schedule_name", "tick__task", "tick__fire_time", "attempt",
     "state", "reason", "worker", "pid", "token", "lock_name", "lock_alias", "guarded", "recorded_at",
-    "started_at", "heartbeat_at", "ended_at", "returned_at", "ran", "holder_id",
+    "started_at", "heartbeat_at", "ended_at", "returned_at", "ran", "holder_id", DUE,
 )  # fmt: skip
 
 

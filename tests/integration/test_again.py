@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -11,11 +12,13 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 from django.test import Client
+from django.urls import reverse
 
 from scheduler import running
 from scheduler.changes import Refused
 from scheduler.context import RunContext
-from scheduler.models import Schedule, Tick
+from scheduler.dashboard.tries import tries_of
+from scheduler.models import Execution, Schedule, Tick
 from scheduler.pruning import keep_days
 from scheduler.runner import run
 from scheduler.states import ExecutionState
@@ -130,6 +133,19 @@ def test_a_body_that_is_inside_under_a_closed_tick_keeps_it_from_being_run_again
     assert run(delivery_of(tick), fails).state is ExecutionState.FAILED
     assert run(delivery_of(tick), goes_on).state is ExecutionState.EXECUTED
     assert f"Tick {tick.pk} of that fire time was executed" in command("run", "nightly", "--for", when)[1]
+
+
+def test_a_run_that_was_asked_for_hours_later_has_not_waited_for_hours(operator: Client) -> None:
+    schedule = make_schedule("nightly")
+    failed = make_tick(schedule, seconds_ago=7 * 3600, state="closed", outcome="failed")
+    command("run", "nightly", "--for", failed.fire_time.isoformat(), "--wait", "0")
+    run(delivery_of(Tick.objects.latest("pk")), lambda context: None)
+    execution = Execution.objects.get()
+    (shown,) = tries_of([execution.pk]).values()
+    assert shown.fire_time == failed.fire_time and timedelta() <= shown.at - shown.due < timedelta(minutes=1)
+    page = operator.get(reverse("admin:aegis_scheduler_execution_changelist")).content.decode()
+    (waited,) = re.findall(r'field-waited">([\d.]+) s<', page)
+    assert float(waited) < 60
 
 
 def test_a_schedule_that_was_renamed_is_not_run_again_under_other_keys() -> None:
