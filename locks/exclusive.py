@@ -78,9 +78,10 @@ class exclusive:  # noqa: N801  (reads as a keyword, like contextlib.suppress)
                 self._stack = stack.pop_all()
         except LockNotAcquired:
             raise
-        except BaseException:
+        except BaseException as trouble:
             # Also an interrupt between the store's yes and the line that would give the lease back: one that is a
-            # session's has no TTL to end it.
+            # session's has no TTL to end it; or one after that line, when the lease is kept alive already.
+            self.__exit__(type(trouble), trouble, trouble.__traceback__)
             backend.withdraw(self.name, lease_id=lease_id)
             raise
         return kept

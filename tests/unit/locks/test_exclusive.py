@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from locks import LeaseLost, LockNotAcquired, LockUnavailable, exclusive, lock_backends, signals
+from locks import LeaseLost, LockNotAcquired, LockUnavailable, exclusive, keepalive, lock_backends, signals
 from locks.keepalive import Kept
 from locks.testing import answer_late, wait_until
 
@@ -60,6 +60,26 @@ def test_an_interrupt_between_the_grant_and_the_block_leaves_nothing_held(name: 
     finally:
         signals.lease_acquired.disconnect(strike)
     assert lock_backends[alias].inspect(name) is None
+
+
+def test_an_interrupt_at_the_last_line_before_the_block_ends_the_keep_alive_too(name: str, alias: str) -> None:
+    """Else its renewals go on, and ``on_lost`` is called for a block that nobody is in."""
+    struck = []
+
+    class Struck(exclusive):
+        def __setattr__(self, field: str, value: object) -> None:
+            super().__setattr__(field, value)
+            if field == "_stack" and value is not None and not struck:
+                struck.append(value)
+                raise KeyboardInterrupt
+
+    held, before = Struck(name, using=alias), set(keepalive._process.watcher.items)
+    with pytest.raises(KeyboardInterrupt), held:
+        pytest.fail("entered")
+    assert set(keepalive._process.watcher.items) <= before
+    assert lock_backends[alias].inspect(name) is None
+    with held as again:
+        again.check()
 
 
 def test_held_by_another_is_not_acquired(name: str, alias: str) -> None:
