@@ -21,7 +21,7 @@ def acknowledge(alert: Alert, *, note: str, who: Any) -> None:
 
 
 def mute(alert: Alert, *, until: datetime, note: str, who: Any) -> None:
-    """Nothing is told of it before ``until``. Raises ``Refused`` where it was closed meanwhile."""
+    """Of it nothing but its end is told before ``until``. Raises ``Refused`` where it was closed meanwhile."""
     said = f"muted until {until:%Y-%m-%d %H:%M} UTC: {note}"
     _handle(alert, {"state": State.MUTED, "note": note, "muted_until": until}, said, who)
 

@@ -53,21 +53,23 @@ ON CONFLICT (rule, subject) WHERE state <> 'closed' DO UPDATE SET
     state = CASE WHEN alert.state = 'muted' AND alert.muted_until <= clock_timestamp()
         THEN 'open' ELSE alert.state END
 """
-# in: rule, subjects that this look found, when it began. out: what it closed, and whether that had been told.
-# What somebody else has seen since then goes on:
+# in: most, and what the condition ``gone`` takes. out: what it closed, and whether that had been told. Of what had
+# been, it closes ``most`` at the most: the others are closed, and told to be over, by the next look.
+_CLOSED = """
+UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
+WHERE state <> 'closed' AND {gone} AND id IN (
+    SELECT id FROM (SELECT id, count(notified_at) OVER (ORDER BY id) AS told FROM aegis_scheduler_alert
+                    WHERE state <> 'closed' AND {gone}) waiting
+    WHERE told <= %(most)s)
+RETURNING id, notified_at IS NOT NULL
+"""
+# in: rule, subjects that this look found, when it began. What somebody else has seen since then goes on:
 #
 #   look 1: finds nothing                          look 2: finds it, opens it, tells it
 #   look 1: closes what it did not find; without the guard look 3 would open and tell the same once more
-_CLOSE = """
-UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
-WHERE rule = %(rule)s AND state <> 'closed' AND NOT subject = ANY(%(subjects)s) AND last_seen < %(began)s
-RETURNING id, notified_at IS NOT NULL
-"""
-_OFF = """
-UPDATE aegis_scheduler_alert SET state = 'closed', closed_at = clock_timestamp()
-WHERE state <> 'closed' AND NOT rule = ANY(%(rules)s)
-RETURNING id, notified_at IS NOT NULL
-"""
+_CLOSE = _CLOSED.format(gone="rule = %(rule)s AND NOT subject = ANY(%(subjects)s) AND last_seen < %(began)s")
+# in: rules that are on.
+_OFF = _CLOSED.format(gone="NOT rule = ANY(%(rules)s)")
 _TROUBLE = "UPDATE aegis_scheduler_alertlook SET trouble = %(trouble)s WHERE id = 1"
 # Whoever takes one tells it: two that look never tell it twice, and one that dies in between leaves it untold.
 _TAKE = """
@@ -78,7 +80,7 @@ WHERE id IN (SELECT id FROM aegis_scheduler_alert WHERE state = 'open' AND notif
 RETURNING id
 """
 HIGHEST = 2**31 - 1  # what the column of the count holds
-MOST_TOLD = 20  # alerts told in one look; the others wait for the next. Of more that are over, the rest is not told
+MOST_TOLD = 20  # alerts told in one look, and as many told to be over; the others wait for the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +105,10 @@ def look(by: str, *, every: float | None = None) -> Look | None:
     active = active_rules()
     closed: list[int] = []
     seen = sum(_look_at(rule, threshold, turn[0][0], troubles, closed) for rule, threshold in active)
-    closed += _told_before(_run(_OFF, {"rules": [rule.key for rule, _ in active]}))
+    closed += _closed(_OFF, closed, rules=[rule.key for rule, _ in active])
     _run(_TROUBLE, {"trouble": "\n".join(f"{key}: {why}" for key, why in troubles.items())})
     told = [row[0] for row in _run(_TAKE, {"most": MOST_TOLD})]
-    deliver([*closed[:MOST_TOLD], *told])
+    deliver([*closed, *told])
     return Look(seen=seen, told=len(told), troubles=troubles)
 
 
@@ -130,8 +132,8 @@ def _look_at(rule: Rule, threshold: float, now: datetime, troubles: dict[str, st
         seen = list(rule.find(now, threshold))
         for one in seen:
             _run(_SEE, _row(rule, one))
-        gone = {"rule": rule.key, "subjects": [_subject(one) for one in seen], "began": now}
-        closed += _told_before(_run(_CLOSE, gone))
+        subjects = [_subject(one) for one in seen]
+        closed += _closed(_CLOSE, closed, rule=rule.key, subjects=subjects, began=now)
     except Exception as trouble:  # whatever a store raises; the other rules are looked at all the same
         troubles[rule.key] = storable(describe(trouble), 300)
         logger.warning("rule %s could not be looked at: %s", rule.key, troubles[rule.key])
@@ -139,8 +141,9 @@ def _look_at(rule: Rule, threshold: float, now: datetime, troubles: dict[str, st
     return len(seen)
 
 
-def _told_before(rows: Sequence[tuple[Any, ...]]) -> list[int]:
-    """Only of what was told is it told that it is over."""
+def _closed(sql: str, before: Sequence[int], **gone: Any) -> list[int]:
+    """Close what is gone; the ids of those that had been told: only of them it is told that they are over."""
+    rows = _run(sql, {**gone, "most": MOST_TOLD - len(before)})
     return [row_id for row_id, told in rows if told]
 
 

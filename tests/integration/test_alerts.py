@@ -26,6 +26,7 @@ from locks import lock_backends
 from locks.models import LeaseRecord
 from scheduler import pausing
 from scheduler.alerts import channels, handling, rules
+from scheduler.alerts import look as look_at
 from scheduler.alerts.look import look
 from scheduler.alerts.settings import check_alerts
 from scheduler.alerts.watch import watch
@@ -421,6 +422,24 @@ def test_what_was_told_is_told_to_be_over_and_where_it_is(hook: type[Hook], sett
         "[Aegis] Missed: report", "[Aegis] Over: Missed: report"
     ]  # fmt: skip
     assert url in mail.outbox[-1].body
+
+
+def test_more_that_are_over_than_one_look_tells_are_closed_and_told_by_the_next(
+    hook: type[Hook], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage they are over all at once, and an incident of which nobody is told stays open for ever."""
+    monkeypatch.setattr(look_at, "MOST_TOLD", 2)
+    a_beat()
+    for number in range(5):
+        missed(make_schedule(f"report{number}"))
+    for _ in range(3):
+        looked()
+    Tick.objects.all().delete()
+    for closed in (2, 4, 5, 5):
+        looked()
+        assert Alert.objects.filter(state="closed").count() == closed
+    told = [one["subject"] for one in hook.got if one["state"] == "closed"]
+    assert sorted(told) == [f"report{number}" for number in range(5)]
 
 
 def test_a_dead_channel_delays_nobody_and_no_secret_is_kept(
