@@ -42,8 +42,9 @@ def refuse(schedule: Schedule, fire_time: datetime) -> None:
     held = Schedule.objects.select_for_update(of=("self",), no_key=True).annotate(now=Now()).get(pk=schedule.pk)
     if held.now < fire_time:
         raise Refused(f"{fire_time:%Y-%m-%d %H:%M:%S %Z} has not come yet; name a fire time that is past.")
-    if held.enabled and held.next_fire_at is not None and held.next_fire_at <= fire_time:
-        raise Refused("No beat has passed that fire time yet: start one, which runs it or says that it was missed.")
+    if _is_yet_to_be_passed(held, held.now, fire_time):
+        remedy = f"it is broken: {held.broken_reason} Repair it" if held.broken_reason else "start one"
+        raise Refused(f"No beat has passed that fire time yet: {remedy}, and it runs or is told to be missed.")
     ticks = list(Tick.objects.filter(schedule=schedule, fire_time=fire_time).order_by("-id"))
     if not any(tick.manual_key is None for tick in ticks):
         _check_known(held.now, fire_time)
@@ -55,6 +56,12 @@ def refuse(schedule: Schedule, fire_time: datetime) -> None:
                 f"It was {tick.schedule_name!r} at that fire time, and the keys of once_key are made of the name, so "
                 "what had been done already would be done twice. Give it that name again, then run it."
             )
+
+
+def _is_yet_to_be_passed(schedule: Schedule, now: datetime, fire_time: datetime) -> bool:
+    """Not in a pause: beats pass nothing then, and nothing from before its end is ever caught up."""
+    upcoming = schedule.next_fire_at
+    return schedule.enabled and not schedule.is_paused(now) and upcoming is not None and upcoming <= fire_time
 
 
 def _check_known(now: datetime, fire_time: datetime) -> None:

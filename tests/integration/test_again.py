@@ -18,12 +18,14 @@ from scheduler import running
 from scheduler.changes import Refused
 from scheduler.context import RunContext
 from scheduler.dashboard.tries import tries_of
+from scheduler.minting import mint
 from scheduler.models import Execution, Schedule, Tick
+from scheduler.pausing import pause, resume
 from scheduler.pruning import keep_days
 from scheduler.runner import run
 from scheduler.states import ExecutionState
 from tests.integration.test_verbs import command, do, operator, text
-from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
+from tests.support.engine import database_now, delivery_of, make_schedule, make_tick, store
 
 __all__ = ["operator"]  # a fixture
 
@@ -84,6 +86,24 @@ def test_what_a_beat_has_yet_to_pass_is_left_to_it() -> None:
     Schedule.objects.update(enabled=False, next_fire_at=due)
     assert command("run", "nightly", "--for", due.isoformat(), "--wait", "0")[0] == 75
     assert Tick.objects.exclude(manual_key=None).count() == 2
+
+
+def test_a_fire_time_in_a_pause_is_run_although_no_beat_passes_it() -> None:
+    """Nothing from before the end of the pause is caught up, so it is not run twice."""
+    make_schedule("nightly", cron_expression="* * * * *")
+    due = database_now().replace(second=0, microsecond=0) - timedelta(minutes=5)
+    pause("nightly", why="audit", who="ada")
+    store(Schedule.objects.get(), next_fire_at=due)
+    assert command("run", "nightly", "--for", due.isoformat(), "--wait", "0")[0] == 75
+    resume("nightly", who="ada")
+    mint()
+    assert Tick.objects.filter(fire_time=due).count() == 1
+
+
+def test_of_a_broken_schedule_it_is_said_what_keeps_beats_from_passing() -> None:
+    store(make_schedule("nightly"), next_fire_at=database_now() - timedelta(minutes=5), broken_reason="Bad zone.")
+    when = (database_now() - timedelta(minutes=1)).isoformat()
+    assert "it is broken: Bad zone. Repair it, and it runs or is told" in command("run", "nightly", "--for", when)[1]
 
 
 def test_two_who_ask_for_a_fire_time_at_once_get_one_run() -> None:
