@@ -16,6 +16,7 @@ from scheduler.manual import lock_name_of
 from scheduler.models import Schedule
 from scheduler.registry import exclusive_tasks
 
+NAMED = 5  # others that a sentence names: a team may have a row of one task for each of its tenants
 _ROUTING = ("exchange", "routing_key", "headers")
 _WINDOW = {"start_time": "start_at", "expires": "end_at"}
 
@@ -61,8 +62,9 @@ def _shared(row: Any, lock_name: str) -> list[str]:
     rows = type(row).objects.filter(task=row.task, enabled=True).values_list("name", flat=True)
     stored = Schedule.objects.filter(lock=lock_name).values_list("name", flat=True)
     others = sorted({*rows, *stored} - {row.name})
+    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
     told = (
-        f"it shares the lock name with {', '.join(others)}: a run that meets another is prevented, where a call "
+        f"it shares the lock name with {', '.join(others[:NAMED])}{more}: a run that meets another is prevented, where a call "
         "would be delivered later. Choose queue_one, or a lock name of its own."
     )
     return [told] if others else []

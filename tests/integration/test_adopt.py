@@ -211,6 +211,13 @@ def test_rows_of_one_task_share_its_lock_name_and_are_told() -> None:
     assert "! it shares the lock name with north, stored: " in said
 
 
+def test_of_many_rows_of_one_task_a_few_are_named() -> None:
+    for number in range(8):
+        row(f"tenant{number}", expire_seconds=60)
+    said = adopt("tenant0")[1]
+    assert "with tenant1, tenant2, tenant3, tenant4, tenant5 and 2 more: a run" in said and "tenant6" not in said
+
+
 def test_a_name_that_is_taken_is_refused() -> None:
     make_schedule("digest", task="aegis_site.demo.tasks.ship_orders")
     row()
