@@ -64,8 +64,8 @@ def _shared(row: Any, lock_name: str) -> list[str]:
     others = sorted({*rows, *stored} - {row.name})
     more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
     told = (
-        f"it shares the lock name with {', '.join(others[:NAMED])}{more}: a run that meets another is prevented, where a call "
-        "would be delivered later. Choose queue_one, or a lock name of its own."
+        f"it shares the lock name with {', '.join(others[:NAMED])}{more}: a run that meets another is "
+        "prevented, where a call would be delivered later. Choose queue_one, or a lock name of its own."
     )
     return [told] if others else []
 
