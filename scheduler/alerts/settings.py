@@ -54,15 +54,23 @@ def _problems(value: Any) -> Iterator[tuple[str, str, str]]:
     if not isinstance(value, dict):
         yield "", f"it is {type(value).__name__}.", "Give a dict, such as {'EMAIL': ['ops@example.com']}."
         return
-    for key in sorted(set(value) - set(DEFAULTS["ALERTS"])):
+    for key in sorted(set(value) - set(DEFAULTS["ALERTS"]), key=str):
         yield f"[{key!r}]", "there is no such key.", "See docs/reference/alerts.md."
     every = value.get("EVERY", 0)
     if not isinstance(every, int | float) or isinstance(every, bool) or every < 0:
         yield "['EVERY']", f"it is {every!r}.", "Give seconds, such as 15; 0: no beat looks."
     email = value.get("EMAIL") or ()
-    if isinstance(email, str) or not all(isinstance(one, str) and "@" in one for one in email):
+    if not isinstance(email, list | tuple | set) or not all(isinstance(one, str) and "@" in one for one in email):
         yield "['EMAIL']", "it is no list of addresses.", "Give a list, such as ['ops@example.com']."
     for key, example in (("WEBHOOK", "https://hooks.example.com/aegis"), ("BASE_URL", "https://www.example.com")):
         url = value.get(key)
-        if url and (urlsplit(str(url)).scheme not in SCHEMES or not urlsplit(str(url)).hostname):
+        if url and not _is_address(str(url)):
             yield f"[{key!r}]", "it is no http or https address.", f"Give one, such as {example}."
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # half of an IPv6 address
+        return False
+    return parts.scheme in SCHEMES and bool(parts.hostname)

@@ -479,7 +479,7 @@ def test_a_webhook_that_refuses_or_leads_elsewhere_is_told(hook: type[Hook], sta
     assert AlertDelivery.objects.get(channel="webhook").detail == said
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "https://", "hooks"])
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "https://", "hooks", "http://[::1"])
 def test_only_web_addresses_are_used(settings: Any, url: str) -> None:
     settings.AEGIS = {"ALERTS": {"WEBHOOK": url, "MAIL": [], "EMAIL": "ops@example.com"}}
     assert [found.id for found in check_alerts()] == ["aegis.scheduler.E013"] * 3
@@ -488,6 +488,12 @@ def test_only_web_addresses_are_used(settings: Any, url: str) -> None:
     missed(make_schedule("report"))
     looked()
     assert not AlertDelivery.objects.get(channel="webhook").ok
+
+
+@pytest.mark.parametrize("given", [{"BASE_URL": "http://[::1"}, {"EMAIL": 5}, {"EMAIL": {"ops@example.com": 1}}])
+def test_a_setting_that_cannot_be_read_is_a_message_of_the_checks(settings: Any, given: Any) -> None:
+    settings.AEGIS = {"ALERTS": given}
+    assert [found.id for found in check_alerts()] == ["aegis.scheduler.E013"]
 
 
 def post(client: Client, alert: Alert, do: str, **fields: str) -> int:
