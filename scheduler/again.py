@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from django.db.models.functions import Now
 
 from scheduler.changes import Refused
-from scheduler.conf import conf
 from scheduler.models import Execution, Schedule, Tick
 from scheduler.once_key import AGAIN
+from scheduler.pruning import kept_days
 from scheduler.recurrence_rules import InvalidRecurrence, in_utc
 from scheduler.states import OPEN_TICKS, ExecutionState, TickOutcome
 
@@ -65,7 +65,7 @@ def _is_yet_to_be_passed(schedule: Schedule, now: datetime, fire_time: datetime)
 
 
 def _check_known(now: datetime, fire_time: datetime) -> None:
-    days = conf("KEEP_DAYS")
+    days = kept_days()
     if days is not None and fire_time < now - timedelta(days=days):
         raise Refused(
             f"It is not known whether that fire time ran: what is older than {days} days is deleted "

@@ -22,7 +22,10 @@ from scheduler.dashboard import window_rows
 from scheduler.dashboard.figures import Cell, Tally
 from scheduler.dashboard.summary import COLUMNS, SLICE, counted
 from scheduler.models import SliceTally, SummedSlice
+from scheduler.pruning import kept_days
 
+# Days of which slices are summed: a day more than the longest window of a page.
+DAYS = 8
 # Slices of one round.
 MOST_SLICES = 4
 # Bodies of a round that may have collided; more make the round smaller.
@@ -55,7 +58,7 @@ WITH since AS (
 SELECT s.start FROM touched JOIN aegis_scheduler_summedslice s ON s.start = touched.start
 WHERE touched.at > s.summed_at - interval '15 seconds'
 """  # noqa: S608
-# in:  most. out: the newest slices that are over and not summed, of the last eight days.
+# in:  most, days. out: the newest slices that are over and not summed, of the last days.
 _DUE = f"""
 WITH busy AS (
     SELECT {_SLICE} AS start FROM aegis_scheduler_tick t
@@ -63,7 +66,8 @@ WITH busy AS (
     UNION SELECT {_SLICE} FROM aegis_scheduler_execution e JOIN aegis_scheduler_tick t ON t.id = e.tick_id
     WHERE e.state = 'running'
 ), first AS (
-    SELECT greatest(min(t.fire_time), clock_timestamp() - interval '8 days') AS at FROM aegis_scheduler_tick t
+    SELECT greatest(min(t.fire_time), clock_timestamp() - make_interval(days => %(days)s)) AS at
+    FROM aegis_scheduler_tick t
 )
 SELECT start FROM first, generate_series(
     date_bin(interval '5 minutes', first.at, 'epoch'::timestamptz),
@@ -88,7 +92,8 @@ def sum_up(most: int = MOST_SLICES) -> int:
             return 0
         cursor.execute(_STALE)
         SummedSlice.objects.filter(start__in=[start for (start,) in cursor.fetchall()]).delete()
-        cursor.execute(_DUE, {"most": most})
+        # What beats delete again a minute later is not summed anew.
+        cursor.execute(_DUE, {"most": most, "days": min(DAYS, kept_days() or DAYS)})
         return _sum([start for (start,) in cursor.fetchall()])
 
 

@@ -136,6 +136,8 @@ def test_what_is_deleted_after_some_days_is_not_run_again(settings: Any) -> None
     status, said = command("run", "nightly", "--for", old.fire_time.isoformat(), "--wait", "0")
     assert status == 2 and "It is not known whether that fire time ran: what is older than 7 days" in said
     assert command("run", "nightly", "--for", failed.fire_time.isoformat(), "--wait", "0")[0] == 75
+    settings.AEGIS = {"KEEP_DAYS": "7"}  # by which beats delete nothing
+    assert command("run", "nightly", "--for", old.fire_time.isoformat(), "--wait", "0")[0] == 75
 
 
 def test_a_body_that_is_inside_under_a_closed_tick_keeps_it_from_being_run_again() -> None:

@@ -263,3 +263,14 @@ def test_pruned_ticks_take_their_sums_with_them() -> None:
         SummedSlice.objects.create(start=aligned(Window(start=at, end=now), STEP).start)
     prune(timedelta(hours=50))
     assert SummedSlice.objects.count() == 1
+
+
+def test_what_beats_delete_after_some_days_is_not_summed_anew(settings: Any) -> None:
+    """A seldom schedule keeps its newest tick, and each minute the slices since then were summed and deleted."""
+    make_tick(make_schedule("seldom"), seconds_ago=5 * 86_400, state="closed", outcome="executed")
+    settings.AEGIS = {"KEEP_DAYS": 1}
+    while sum_up(5_000):
+        pass
+    prune(timedelta(days=1))
+    assert SummedSlice.objects.count() >= 280
+    assert sum_up(5_000) <= 1  # the one that the border goes through
