@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from scheduler.changes import Refused
@@ -45,7 +46,9 @@ def refuse(schedule: Schedule, fire_time: datetime) -> None:
     if _is_yet_to_be_passed(held, held.now, fire_time):
         remedy = f"it is broken: {held.broken_reason} Repair it" if held.broken_reason else "start one"
         raise Refused(f"No beat has passed that fire time yet: {remedy}, and it runs or is told to be missed.")
-    ticks = list(Tick.objects.filter(schedule=schedule, fire_time=fire_time).order_by("-id"))
+    # Also those of a schedule that was deleted and made again: its name is the same, and so are the keys.
+    its_own = Q(schedule=schedule) | Q(schedule=None, schedule_name=held.name)
+    ticks = list(Tick.objects.filter(its_own, fire_time=fire_time).order_by("-id"))
     if not any(tick.manual_key is None for tick in ticks):
         _check_known(held.now, fire_time)
     for tick in ticks:

@@ -170,6 +170,15 @@ def test_a_run_that_was_asked_for_hours_later_has_not_waited_for_hours(operator:
     assert float(waited) < 60
 
 
+def test_what_a_deleted_schedule_of_the_name_ran_is_not_run_again() -> None:
+    tick = make_tick(make_schedule("nightly"), seconds_ago=60)
+    assert run(delivery_of(tick), lambda context: None).state is ExecutionState.EXECUTED
+    Schedule.objects.all().delete()
+    make_schedule("nightly")
+    status, said = command("run", "nightly", "--for", tick.fire_time.isoformat(), "--wait", "0")
+    assert status == 2 and f"Tick {tick.pk} of that fire time was executed" in said
+
+
 def test_a_schedule_that_was_renamed_is_not_run_again_under_other_keys() -> None:
     schedule = make_schedule("nightly")
     failed = make_tick(schedule, seconds_ago=60, state="closed", outcome="failed")
