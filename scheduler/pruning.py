@@ -46,17 +46,16 @@ def can_keep(days: Any) -> bool:
 def kept_days() -> int | None:
     """Days after which beats delete what has ended; None: they delete nothing."""
     days: int | None = conf("KEEP_DAYS")
-    if can_keep(days):
-        return days
-    # Celery's beat runs no checks, and 0 days ago would be everything.
-    logger.error("nothing is deleted: AEGIS['KEEP_DAYS'] is %r; give whole days, 1 to %d", days, MOST_DAYS)
-    return None
+    return days if can_keep(days) else None
 
 
 def keep_days() -> None:
     """A round of a beat: some of what ended more than KEEP_DAYS ago. Nothing where the setting is None."""
     if (days := kept_days()) is not None:
         prune(timedelta(days=days), batches=BATCHES_OF_A_ROUND)
+    elif (wrong := conf("KEEP_DAYS")) is not None:
+        # Celery's beat runs no checks, and 0 days ago would be everything.
+        logger.error("nothing is deleted: AEGIS['KEEP_DAYS'] is %r; give whole days, 1 to %d", wrong, MOST_DAYS)
 
 
 def prune(older_than: timedelta, *, batches: int | None = None) -> Pruned:

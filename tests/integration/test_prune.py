@@ -48,7 +48,9 @@ def test_what_ended_before_goes_with_its_executions_and_the_rest_stays() -> None
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 0.5, True, "30"])
-def test_a_beat_that_was_told_nonsense_deletes_nothing(settings: Any, wrong: Any) -> None:
+def test_a_beat_that_was_told_nonsense_deletes_nothing(
+    settings: Any, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """A beat starts without the checks that refuse it, and somebody may mean "off" by 0."""
     schedule = make_schedule("report")
     for days in (40, 1):
@@ -56,6 +58,7 @@ def test_a_beat_that_was_told_nonsense_deletes_nothing(settings: Any, wrong: Any
     settings.AEGIS = {"KEEP_DAYS": wrong}
     keep_days()
     assert Tick.objects.count() == 2
+    assert f"AEGIS['KEEP_DAYS'] is {wrong!r}; give whole days" in caplog.text
 
 
 def test_a_beat_deletes_as_the_setting_says(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
