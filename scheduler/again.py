@@ -49,8 +49,7 @@ def refuse(schedule: Schedule, fire_time: datetime) -> None:
     # Also those of a schedule that was deleted and made again: its name is the same, and so are the keys.
     its_own = Q(schedule=schedule) | Q(schedule=None, schedule_name=held.name)
     ticks = list(Tick.objects.filter(its_own, fire_time=fire_time).order_by("-id"))
-    if not any(tick.manual_key is None for tick in ticks):
-        _check_known(held.now, fire_time)
+    _check_known(held.now, fire_time, ticks)
     for tick in ticks:
         if what := _came_to(tick):
             raise Refused(f"Tick {tick.pk} of that fire time {what}, so it is not run again.")
@@ -62,14 +61,24 @@ def refuse(schedule: Schedule, fire_time: datetime) -> None:
 
 
 def _is_yet_to_be_passed(schedule: Schedule, now: datetime, fire_time: datetime) -> bool:
-    """Not in a pause: beats pass nothing then, and nothing from before its end is ever caught up."""
-    upcoming = schedule.next_fire_at
-    return schedule.enabled and not schedule.is_paused(now) and upcoming is not None and upcoming <= fire_time
+    """Not in a pause: beats pass nothing then, and nothing from before its end is ever caught up. After an edit that
+    no beat has seen, all is that came since.
+    """
+    if not schedule.enabled or schedule.exhausted or schedule.is_paused(now):
+        return False
+    if schedule.next_fire_at is not None:
+        return schedule.next_fire_at <= fire_time
+    return all(at is None or at < fire_time for at in (schedule.activated_at, schedule.paused_until))
 
 
-def _check_known(now: datetime, fire_time: datetime) -> None:
+def _check_known(now: datetime, fire_time: datetime, ticks: list[Tick]) -> None:
+    """A tick is proof of how its fire time ended only if it ended within the days that are kept: the newest of a
+    schedule is never deleted, and what was run again after it is.
+    """
     days = kept_days()
-    if days is not None and fire_time < now - timedelta(days=days):
+    if days is None or fire_time >= (since := now - timedelta(days=days)):
+        return
+    if not any(tick.manual_key is None and (tick.closed_at is None or tick.closed_at >= since) for tick in ticks):
         raise Refused(
             f"It is not known whether that fire time ran: what is older than {days} days is deleted "
             "(AEGIS['KEEP_DAYS']). Run it without a fire time."
@@ -83,8 +92,9 @@ def _came_to(tick: Tick) -> str:
     if tick.outcome == TickOutcome.EXECUTED:
         return "was executed"
     # Without the tick guard a copy may be inside, or have come to its end, under a tick that another one closed.
-    bodies = Execution.objects.filter(tick=tick, state__in=(ExecutionState.RUNNING, ExecutionState.EXECUTED))
-    body = bodies.order_by("-id").first()
+    # One that was given up may have come back and said how it ended.
+    came = Q(state__in=(ExecutionState.RUNNING, ExecutionState.EXECUTED)) | Q(returned_as=ExecutionState.EXECUTED)
+    body = Execution.objects.filter(came, tick=tick).order_by("-id").first()
     if body is None:
         return ""
     return "has a running body" if body.state == ExecutionState.RUNNING else "was executed"

@@ -22,7 +22,7 @@ from scheduler.declaration import arguments_of, check_lock, check_retries, choic
 from scheduler.delivery import HEADER, Delivery, UnreadableStamp, read_stamp
 from scheduler.error_text import describe
 from scheduler.exceptions import InvalidExclusiveTask, LedgerUnavailable
-from scheduler.loss import OnLost
+from scheduler.loss import OnLost, shield
 from scheduler.recurrence_rules import LONGEST_EVERY
 from scheduler.refusal import Refused, Skipped, is_part_of_canvas
 from scheduler.runner import Outcome, run
@@ -63,7 +63,9 @@ class ExclusiveTask(DjangoTask):
         def body(context: RunContext) -> Any:
             return self.run(context, *args, **kwargs)
 
-        return self._answer(self._run(self._delivery(args, kwargs), body))
+        with shield():  # also while the tick of a call is made, which may wait
+            outcome = self._run(self._delivery(args, kwargs), body)
+        return self._answer(outcome)
 
     def _run(self, delivery: Delivery, body: Body) -> Outcome:
         """Run the delivery. What a waiting caller is told did not run is never delivered afterwards."""

@@ -140,6 +140,46 @@ def test_what_is_deleted_after_some_days_is_not_run_again(settings: Any) -> None
     assert command("run", "nightly", "--for", old.fire_time.isoformat(), "--wait", "0")[0] == 75
 
 
+def test_what_ran_again_and_is_deleted_is_not_run_once_more(settings: Any) -> None:
+    """The newest tick of a recurrence is kept for ever, and what ran for its fire time after it is not."""
+    schedule = make_schedule("monthly")
+    failed = make_tick(schedule, seconds_ago=9 * 86_400, state="closed", outcome="failed")
+    again = make_tick(schedule, seconds_ago=9 * 86_400, state="closed", outcome="executed", manual_key="again:x")
+    Tick.objects.filter(pk=again.pk).update(fire_time=failed.fire_time)
+    Tick.objects.update(closed_at=failed.fire_time + timedelta(days=1))
+    settings.AEGIS = {"KEEP_DAYS": 7}
+    keep_days()
+    assert list(Tick.objects.all()) == [failed]
+    status, said = command("run", "monthly", "--for", failed.fire_time.isoformat(), "--wait", "0")
+    assert status == 2 and "It is not known whether that fire time ran" in said
+
+
+def test_what_an_edit_has_put_before_a_beat_is_left_to_it() -> None:
+    """After an edit no fire time is named until a beat passes; what came since is still to be passed."""
+    schedule = make_schedule("minutely", cron_expression="* * * * *", misfire="fire_once", catch_up_window=3600)
+    now = database_now()
+    due = (now - timedelta(minutes=2)).replace(second=0, microsecond=0)
+    Schedule.objects.filter(pk=schedule.pk).update(activated_at=now - timedelta(minutes=10), next_fire_at=None)
+    assert "No beat has passed" in command("run", "minutely", "--for", due.isoformat(), "--wait", "0")[1]
+    mint()
+    assert not Tick.objects.exclude(manual_key=None).exists()
+    before = (due - timedelta(minutes=20)).isoformat()
+    assert command("run", "minutely", "--for", before, "--wait", "0")[0] == 75
+
+
+def test_a_body_that_came_back_after_it_was_given_up_has_run() -> None:
+    tick = make_tick(make_schedule("nightly"), seconds_ago=60)
+
+    def body(context: RunContext) -> None:
+        Execution.objects.update(state="abandoned", ended_at=database_now())
+        Tick.objects.filter(pk=tick.pk).update(state="closed", outcome="abandoned", closed_at=database_now())
+
+    run(delivery_of(tick), body)
+    assert Execution.objects.get().returned_as == ExecutionState.EXECUTED
+    when = tick.fire_time.isoformat()
+    assert f"Tick {tick.pk} of that fire time was executed" in command("run", "nightly", "--for", when)[1]
+
+
 def test_a_body_that_is_inside_under_a_closed_tick_keeps_it_from_being_run_again() -> None:
     """Without the tick guard one copy fails, and closes the tick, while another one goes on."""
     tick = make_tick(make_schedule("nightly", once_per_tick=False), seconds_ago=60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +17,7 @@ from scheduler.exceptions import LedgerUnavailable
 from scheduler.models import LockName, Schedule, Tick
 from scheduler.recurrence import Recurrence
 from scheduler.states import TickState
+from tests.integration.test_celery_in_place import asked, child, tell  # noqa: F401
 from tests.integration.test_ticker import due_schedule
 from tests.integration.test_waiting_starts import in_the_background
 from tests.support import wait_until
@@ -69,6 +72,34 @@ def test_a_call_waits_for_a_beat_that_stores_ticks_under_its_name(in_force: str)
         await_statements(2)
     thread.join(30)
     assert answers == ["ran"]
+
+
+@pytest.mark.usefixtures("child")
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_limit_that_is_met_while_a_call_waits_leaves_nothing_that_runs_later(number: signal.Signals) -> None:
+    """It had struck in the middle of the statement, which the server carried out all the same: Celery was told of a
+    failure, and a beat sent the tick.
+    """
+    LockName.objects.create(name=NAME, alias_wanted="database", alias_in_force="database")
+    held, told = threading.Event(), threading.Event()
+
+    def hold() -> bool:
+        with lock_name_held(NAME):
+            held.set()
+            await_statements(1)
+            tell(number)
+            told.set()
+            wait_until(lambda: answered.is_set(), timeout=20, message="the call has given up")
+        return True
+
+    answered = threading.Event()
+    other, _ = in_the_background(hold)
+    assert held.wait(30)
+    with pytest.raises((LedgerUnavailable, SystemExit)):
+        asked(called)
+    answered.set()
+    other.join(60)
+    assert told.is_set() and not Tick.objects.exists()
 
 
 def test_a_run_by_hand_gives_up_where_the_name_is_not_given_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
