@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from celery.result import denied_join_result
-from django.db import DataError, connection
 from django.db import Error as DatabaseError
+from django.db import connection
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError
 
@@ -23,6 +23,7 @@ from scheduler.aside import Aside
 from scheduler.conf import beat_lock, conf
 from scheduler.dashboard.summing import sum_up
 from scheduler.loading import loaded
+from scheduler.ordinary_entry import Entry, is_away
 from scheduler.presence import Presence
 from scheduler.pruning import EVERY as PRUNE_INTERVAL
 from scheduler.pruning import keep_days
@@ -41,6 +42,8 @@ class CatalogScheduler(DatabaseScheduler):
     Edits take effect within two passes (two seconds), however they were made; a database or lock store that is
     away ends a pass, never the process.
     """
+
+    Entry = Entry
 
     _being_made = False
 
@@ -123,7 +126,7 @@ class CatalogScheduler(DatabaseScheduler):
             try:
                 entries[row.name] = self.Entry(row, app=self.app)
             except Exception as trouble:
-                if _is_away(trouble):
+                if is_away(trouble):
                     raise
                 logger.exception("ordinary row %r cannot be read and is left out", row.name)
         return entries
@@ -133,7 +136,7 @@ class CatalogScheduler(DatabaseScheduler):
         try:
             return list(super().enabled_models())
         except Exception as trouble:
-            if _is_away(trouble):
+            if is_away(trouble):
                 raise
         rows = self.Model.objects.enabled()
         names = dict(rows.values_list("pk", "name"))
@@ -208,8 +211,3 @@ class CatalogScheduler(DatabaseScheduler):
             lock_backends[lease.alias].release(lease)
         except LockUnavailable as trouble:
             logger.warning("the lease for ordinary rows runs until its TTL is over: %s", trouble)
-
-
-def _is_away(trouble: Exception) -> bool:
-    """Whether it is the database itself, and no value of a row."""
-    return isinstance(trouble, DatabaseError) and not isinstance(trouble, DataError)

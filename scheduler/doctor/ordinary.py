@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_celery_beat.models import PeriodicTask
-from django_celery_beat.schedulers import ModelEntry
 
 from locks import Finding
 from locks.findings import fail
 from scheduler.doctor.report import named
 from scheduler.loading import loaded
+from scheduler.ordinary_entry import Entry
 
 TOPIC = "schedules"
 
 
-class _Looked(ModelEntry):
+class _Looked(Entry):
     """An entry as a beat makes it, which stores nothing of what it finds."""
 
     def _disable(self, model: Any) -> None:
@@ -38,7 +38,7 @@ def judge() -> Iterator[Finding]:
 
 def _is_read(row: Any) -> bool:
     try:
-        _Looked(row)
+        _Looked(row).try_schedule()
     except Exception:  # whatever it is, a beat leaves the row out
         return False
     return True

@@ -7,8 +7,9 @@ from contextlib import closing
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.utils import NEVER_CHECK_TIMEOUT
 
 from aegis_site.celery import app
 from locks import Level
@@ -51,6 +52,18 @@ def in_no_zone() -> None:
     change("crontabschedule", "timezone = 'Mars/Phobos'", crontab.pk)
 
 
+def on_the_30th_of_february() -> None:
+    crontab = CrontabSchedule(minute="*", day_of_month="30", month_of_year="2")
+    crontab.full_clean()
+    crontab.save()
+    ordinary("bad", interval=None, crontab=crontab)
+
+
+def in_millennia(name: str) -> None:
+    """A timedelta holds that, and the calendar does not."""
+    ordinary(name, interval=IntervalSchedule.objects.create(every=5_000_000, period="days"))
+
+
 BAD: dict[str, Callable[[], object]] = {
     "headers that are null": lambda: ordinary("bad", headers="null"),
     "headers that are a list": lambda: ordinary("bad", headers="[]"),
@@ -61,6 +74,8 @@ BAD: dict[str, Callable[[], object]] = {
     "an infinite last run": lambda: change("periodictask", "last_run_at = 'infinity'", ordinary("bad").pk),
     "an infinite instant": at_infinity,
     "an unknown zone": in_no_zone,
+    "30 February": on_the_30th_of_february,
+    "an interval of millennia": lambda: in_millennia("bad"),
 }
 
 
@@ -89,10 +104,34 @@ def test_a_row_that_cannot_be_read_is_left_out_and_stops_no_other(bad: str, capl
 
         wait_until(fired, timeout=30, message="the good row fired")
         wait_until(lambda: beat.tick() >= 0 and Tick.objects.exists(), timeout=30, message="the catalog went on")
-        assert "good" in beat.schedule and "bad" not in beat.schedule
+        assert "good" in beat.schedule
     (told,) = judge()
     assert told.level is Level.FAIL and told.sentence.startswith("bad: a row of django-celery-beat")
     assert "ordinary row 'bad' cannot be read and is left out" in caplog.text
+
+
+def test_a_row_that_cannot_say_when_it_runs_next_is_named_once_and_stands_behind_all_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Celery before 5.7 asks without a guard, in each pass, and a row that is asked holds up those behind it."""
+    in_millennia("bad")
+    with closing(CatalogScheduler(app=app)) as beat:
+        entry = beat.all_as_schedule()["bad"]
+    assert [entry.is_due() for _ in range(3)] == [(False, NEVER_CHECK_TIMEOUT)] * 3
+    assert caplog.text.count("ordinary row 'bad'") == 1
+
+
+def test_a_database_that_is_away_is_no_fault_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordinary("good", expires=database_now() - timedelta(hours=1))
+    with closing(CatalogScheduler(app=app)) as beat:
+        entry = beat.all_as_schedule()["good"]
+
+    def fails(self: PeriodicTask) -> None:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(PeriodicTask, "save", fails)
+    with pytest.raises(OperationalError):
+        entry.is_due()
 
 
 def test_what_celerys_settings_name_is_stored_by_the_first_pass_with_the_lease(
