@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django_celery_beat.models import (
     ClockedSchedule,
     CrontabSchedule,
@@ -18,14 +20,23 @@ from django_celery_beat.models import (
     SolarSchedule,
 )
 
+from locks.connection import execute
+from scheduler.beat import CatalogScheduler
 from scheduler.minting import mint
 from scheduler.models import Schedule, ScheduleChange, Tick
 from scheduler.pausing import pause
+from tests.integration.test_waiting_starts import in_the_background
+from tests.support import wait_until
 from tests.support.engine import database_now, make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TASK = "aegis_site.demo.tasks.send_digest"
+WAITING = """
+SELECT 1 FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+AND query LIKE 'UPDATE %%django_celery_beat_periodictask%%'
+"""
 FAR = datetime(2099, 1, 31, 6, tzinfo=UTC)
 
 
@@ -251,6 +262,32 @@ def test_a_row_is_changed_over_and_nothing_before_is_fired() -> None:
     assert not Tick.objects.exists() and Schedule.objects.get(name="digest").next_fire_at > before  # type: ignore[operator]
     rows = ScheduleChange.objects.count()
     assert adopt("digest", "--switch")[0] == 0 and ScheduleChange.objects.count() == rows
+
+
+def test_a_beat_that_stores_a_last_run_meanwhile_does_not_enable_the_row_again() -> None:
+    changed = row(last_run_at=database_now())
+    adopt("--write")
+    with closing(CatalogScheduler(app=current_app)) as beat:
+        fired = next(beat.all_as_schedule()["digest"])
+    with transaction.atomic():
+        assert adopt("digest", "--switch")[0] == 0
+        beat_thread, _ = in_the_background(fired.save)
+        wait_until(lambda: execute(WAITING, {}), timeout=30, message="the beat waits for the row")
+    beat_thread.join(timeout=30)
+    changed.refresh_from_db()
+    assert (changed.enabled, changed.last_run_at) == (False, None) and Schedule.objects.get().enabled
+
+
+def test_a_beat_stores_a_last_run_and_nothing_else_of_a_row() -> None:
+    changed = row(last_run_at=database_now() - timedelta(hours=2))
+    with closing(CatalogScheduler(app=current_app)) as beat:
+        fired = next(beat.all_as_schedule()["digest"])
+    PeriodicTask.objects.update(queue="edited")
+    heard = PeriodicTasks.last_change()
+    fired.save()
+    changed.refresh_from_db()
+    assert (changed.last_run_at, changed.total_run_count, changed.queue) == (fired.last_run_at, 1, "edited")
+    assert PeriodicTasks.last_change() == heard  # which would have every row read anew
 
 
 def test_one_command_may_do_both() -> None:
