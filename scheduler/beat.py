@@ -117,7 +117,7 @@ class CatalogScheduler(DatabaseScheduler):
         return wait
 
     def setup_schedule(self) -> None:
-        """Left to the first pass with the lease: in the constructor a row at fault would end the process."""
+        """Left to the first pass: in the constructor a row at fault would end the process."""
 
     def all_as_schedule(self) -> dict[str, Any]:
         """The ordinary rows by name. One that cannot be read is left out and named, and holds up no other."""
@@ -146,16 +146,21 @@ class CatalogScheduler(DatabaseScheduler):
         return list(found.values())
 
     def _set_up(self) -> None:
-        """Store the rows that Celery's settings name, once a process."""
+        """Store the rows that Celery's settings name, once a process.
+
+        Without the lease as well: a beat that takes over hours later would put older settings into force again.
+        """
         super().setup_schedule()
         self._is_set_up = True
         self._read_rows_anew()
 
     def _ordinary(self, *args: Any, **kwargs: Any) -> float:
         try:
-            if boottime() >= self._ordinary_from and self._hold_lease():
-                if not self._is_set_up:
-                    self._set_up()
+            if boottime() < self._ordinary_from:
+                return float(conf("PASS_INTERVAL"))
+            if not self._is_set_up:
+                self._set_up()
+            if self._hold_lease():
                 with denied_join_result():  # a result backend that is down does not hold up the catalog
                     return float(super().tick(*args, **kwargs))
         except DatabaseError as trouble:

@@ -134,7 +134,7 @@ def test_a_database_that_is_away_is_no_fault_of_a_row(monkeypatch: pytest.Monkey
         entry.is_due()
 
 
-def test_what_celerys_settings_name_is_stored_by_the_first_pass_with_the_lease(
+def test_what_celerys_settings_name_is_stored_by_the_first_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(app.conf.beat_schedule, "theirs", {"task": "no.worker.takes.it", "schedule": 60.0})
@@ -144,6 +144,22 @@ def test_what_celerys_settings_name_is_stored_by_the_first_pass_with_the_lease(
             timeout=30, message="it was stored",
         )  # fmt: skip
         assert "theirs" in beat.schedule
+
+
+def test_a_beat_stores_what_its_settings_name_when_it_starts_and_not_hours_later_when_it_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(CatalogScheduler(app=app)) as fires, closing(CatalogScheduler(app=app)) as stands_by:
+        wait_until(lambda: fires.tick() >= 0 and fires._lease, timeout=30, message="a beat held the lease")
+        monkeypatch.setitem(app.conf.beat_schedule, "theirs", {"task": "no.worker.takes.it", "schedule": 60.0})
+        stands_by.tick()
+        assert PeriodicTask.objects.filter(name="theirs").exists() and stands_by._lease is None
+        wait_until(lambda: fires.tick() >= 0 and "theirs" in fires.schedule, timeout=30, message="the other heard")
+
+        PeriodicTask.objects.get(name="theirs").delete()
+        fires.close()
+        wait_until(lambda: stands_by.tick() >= 0 and stands_by._lease, timeout=30, message="it took over")
+        assert not PeriodicTask.objects.filter(name="theirs").exists()
 
 
 def test_a_fault_that_no_row_is_known_by_stops_ordinary_rows_only(
