@@ -12,13 +12,12 @@ from .base import Grant
 from .sessions import AT_REST, BE_NAMED, NotOurs, Session
 from .sessions_backend import SessionBackend
 
-# In: what names the session; key, name, lease_id, holder. Out: one row (taken, number); none, and nothing done, if
-# the session is not ours.
+# In: what names the session; key, name, lease_id, holder. Out: (taken, number); taken is NULL, and nothing done, if the
+# session is not ours.
 # The number is drawn by the session that has just taken the lock and while it has it, so that the order of the
 # numbers is the order of the locks. (true, NULL): the name is not in the registry; the lock *is* held.
 ACQUIRE = f"""
-WITH s AS MATERIALIZED (SELECT {BE_NAMED} AS named),
-l AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s) AS taken FROM s WHERE named),
+WITH l AS MATERIALIZED (SELECT CASE WHEN {BE_NAMED} THEN pg_try_advisory_lock(%(key)s) END AS taken),
 u AS (UPDATE aegis_locks_advisory
          SET grant_no = greatest(grant_no + 1, aegis_locks_next_token()),
              lease_id = %(lease_id)s, holder = %(holder)s, acquired_at = clock_timestamp()
@@ -94,10 +93,9 @@ class AdvisoryLockBackend(SessionBackend):
     def _take(self, session: Session, name: str, lease_id: UUID, holder: str) -> Grant | None:
         params = {**session.named, **self._identity(name), "lease_id": lease_id, "holder": holder}
         for may_seed in (True, False):
-            rows = session.execute(ACQUIRE, params)
-            if not rows:
+            ((taken, number),) = session.execute(ACQUIRE, params)
+            if taken is None:
                 raise NotOurs("its session is not the one that was announced, or is being ended")
-            taken, number = rows[0]
             if taken and number is not None:
                 return Grant(number)
             if not taken and session.execute(KNOWN, params):

@@ -178,15 +178,17 @@ def test_a_session_that_sits_idle_in_a_guard_is_bounded_by_the_ttl() -> None:
 
 def test_a_holder_that_sits_idle_in_a_guard_does_not_keep_its_successor_waiting() -> None:
     schedule = make_schedule(ttl=1.0)
+    later: list[ExecutionState] = []
 
     def body(context: RunContext) -> None:
         with context.commit_guard():
             write(context)
-            overtake(schedule)
+            later.append(overtake(schedule).state)
 
     outcome = run(delivery_of(make_tick(schedule, seconds_ago=9)), body)
     connections.close_all()
     assert outcome.state is ExecutionState.LOST and subjects() == []
+    assert later == [ExecutionState.EXECUTED]
 
 
 def test_another_isolation_level_is_refused() -> None:
