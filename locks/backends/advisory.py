@@ -12,8 +12,8 @@ from .base import Grant
 from .sessions import AT_REST, BE_NAMED, NotOurs, Session
 from .sessions_backend import SessionBackend
 
-# In: what names the session; key, name, lease_id, holder. Out: (taken, number); taken is NULL, and nothing done, if the
-# session is not ours.
+# In: what names the session; key, name, lease_id, holder. Out: (taken, number); taken is NULL, and nothing done, if
+# the session is not ours.
 # The number is drawn by the session that has just taken the lock and while it has it, so that the order of the
 # numbers is the order of the locks. (true, NULL): the name is not in the registry; the lock *is* held.
 ACQUIRE = f"""
