@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET
 
 from scheduler.conf import conf
 from scheduler.exporting import EXPORTS, FORMATS, lines
+from scheduler.pruning import kept_days
 
 PERMISSION = "aegis_scheduler.export_execution"
 # Of the planner: a count would read the whole table.
@@ -77,7 +78,7 @@ class ExportMixin(admin.ModelAdmin):
             cursor.execute(_ABOUT, [self.opts.db_table])
             about = cursor.fetchone()[0]
         oldest = self.model._default_manager.aggregate(oldest=Min(self.kept_from))["oldest"]
-        return {"about_rows": f"{about:,}" if about else "", "oldest": oldest, "keep_days": conf("KEEP_DAYS")}
+        return {"about_rows": f"{about:,}" if about else "", "oldest": oldest, "keep_days": kept_days()}
 
     def _path(self, view: str, *args: str) -> str:
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{view}"

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import getpass
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.dateparse import parse_datetime
 
 from scheduler import healing, pausing, retargeting
 from scheduler.changes import Refused
 from scheduler.cli._named import named
+from scheduler.cli._values import instant
 
 
 def add_actions(actions: Any) -> None:
     """Add the operating actions to those of ``aegis schedules``."""
     pause = _action(actions, "pause", "store nothing new until it is resumed; what has begun goes on")
     pause.add_argument("--reason", required=True, help="why; shown beside the schedule")
-    pause.add_argument("--until", type=_instant, help="resume by itself then, e.g. 2027-01-31T06:00Z")
+    pause.add_argument("--until", type=instant, help="resume by itself then, e.g. 2027-01-31T06:00Z")
     for name, said, several in (
         ("resume", "end a pause; what passed meanwhile is not caught up", False),
         ("enable", "let them fire from now on", True),
@@ -46,16 +46,6 @@ def _action(actions: Any, name: str, said: str, *, several: bool = False) -> Arg
         parser.add_argument("name", help="the schedule")
     parser.add_argument("--by", help="who (default: who runs this command)")
     return parser
-
-
-def _instant(text: str) -> datetime:
-    """An instant with a zone: nobody can say when a local time of an unknown host is."""
-    at = None
-    with suppress(ValueError):
-        at = parse_datetime(text)
-    if at is None or at.utcoffset() is None:
-        raise ArgumentTypeError(f"{text!r} is not an instant with a zone; write for example 2027-01-31T06:00Z")
-    return at
 
 
 def who_commands(by: str | None) -> str:

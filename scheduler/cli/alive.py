@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models.functions import Now
 
+from scheduler.cli._values import whole
 from scheduler.models import Instance
 
 HELP = "Tell whether the beat, or the worker, of this host has shown itself lately; for probes."
@@ -19,13 +20,7 @@ MOST = 86_400  # seconds
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("kind", choices=Instance.Kind.values)
-    parser.add_argument("--within", type=_seconds, default=60, metavar="SECONDS", help="how lately (default 60)")
-
-
-def _seconds(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST}")
-    return int(text)
+    parser.add_argument("--within", type=whole(MOST), default=60, metavar="SECONDS", help="how lately (default 60)")
 
 
 def run(command: BaseCommand, *, kind: str, within: int, **_: Any) -> int | None:

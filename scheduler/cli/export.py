@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from scheduler.cli._named import named
-from scheduler.cli._operate import _instant
+from scheduler.cli._values import instant
 from scheduler.exporting import EXPORTS, FORMATS, lines
 
 HELP = "Write executions or ticks to stdout as CSV or JSON lines, oldest first."
@@ -21,8 +21,8 @@ ALL = 2**62  # the command has no limit unless one is given
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", choices=[*EXPORTS])
     parser.add_argument("--format", choices=[*FORMATS], default="csv")
-    parser.add_argument("--since", type=_instant, metavar="ISO", help="due at or after this instant")
-    parser.add_argument("--until", type=_instant, metavar="ISO", help="due before this instant")
+    parser.add_argument("--since", type=instant, metavar="ISO", help="due at or after this instant")
+    parser.add_argument("--until", type=instant, metavar="ISO", help="due before this instant")
     parser.add_argument("--schedule", metavar="NAME", help="of one schedule only")
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from scheduler.cli._values import whole
 from scheduler.pruning import MOST_DAYS, prune
 
 HELP = "Delete ticks and executions that ended long ago; never what is open, running or a schedule's newest tick."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--older-than", type=_days, required=True, metavar="DAYS", help="whole days, from 1")
-
-
-def _days(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_DAYS:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST_DAYS}")
-    return int(text)
+    parser.add_argument(
+        "--older-than", type=whole(MOST_DAYS), required=True, metavar="DAYS", help="whole days, from 1"
+    )
 
 
 def run(command: BaseCommand, *, older_than: int, **options: Any) -> int | None:

@@ -10,12 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 from django.core.management.base import BaseCommand, CommandError
-from django.utils.dateparse import parse_datetime
 
 from scheduler import running
 from scheduler.changes import Refused
 from scheduler.cli._named import named
 from scheduler.cli._operate import who_commands
+from scheduler.cli._values import instant
 from scheduler.models import Tick
 from scheduler.states import TickOutcome
 
@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", help="the schedule")
     parser.add_argument("--wait", type=_seconds, default=60.0, metavar="S", help="seconds to wait for its end (60)")
     parser.add_argument(
-        "--for", dest="fire_time", type=_instant, metavar="WHEN",
+        "--for", dest="fire_time", type=instant, metavar="WHEN",
         help="a past fire time that failed or was missed, such as 2027-01-31T02:00Z: it is run again as that one",
     )  # fmt: skip
     parser.add_argument("--key", default="", help="the same key asks for the same run, however often it is given")
@@ -59,16 +59,6 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds <= MOST:
         raise ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {MOST}")
     return seconds
-
-
-def _instant(text: str) -> datetime:
-    try:
-        found = parse_datetime(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise ArgumentTypeError(f"{text!r} is not an instant with its offset, such as 2027-01-31T02:00Z")
-    return found
 
 
 def run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -12,6 +12,7 @@ from django.utils import timezone
 from scheduler.cli import _adopt, _operate
 from scheduler.cli._named import named
 from scheduler.cli._table import of_rows
+from scheduler.cli._values import whole
 from scheduler.jitter import delay
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
@@ -26,17 +27,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     listed = actions.add_parser("list", help="the catalog")
     following = actions.add_parser("next", help="the next runs of one, by the engine that fires")
     following.add_argument("name", nargs="?", help="the schedule")
-    following.add_argument("-n", "--count", type=_count, default=5, help="how many runs (default 5)")
+    following.add_argument("-n", "--count", type=whole(MOST), default=5, help="how many runs (default 5)")
     for shown in (listed, following):
         shown.add_argument("--format", choices=("table", "json"), default="table")
     _operate.add_actions(actions)
     _adopt.add_action(actions)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST}")
-    return int(text)
 
 
 def run(command: BaseCommand, *, action: str, **options: Any) -> int | None:
