@@ -204,17 +204,8 @@ class ExclusiveTask(DjangoTask):
         ``ValueError`` for a wait of more than a century. An ``eta`` without a zone is UTC, as a worker of Celery
         takes it.
         """
-        request = self.request
-        if (args is not None and list(args) != list(request.args or [])) or (
-            kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
-        ):
-            raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
-        if options:
-            raise TypeError(
-                f"retry() of an exclusive task cannot change {', '.join(sorted(options))}: the next attempt is sent "
-                "as this one was"
-            ) from exc
-        stamp = self._stamp()
+        request, stamp = self.request, self._stamp()
+        self._refuse_changes(args, kwargs, options, exc)
         if stamp is not None and not stamp.get("guarded", True):
             # Without the guard each worker that got the tick would send everybody another round.
             raise exc or TypeError(f"retry() needs the tick guard, which is off for {stamp.get('schedule')!r}")
@@ -227,6 +218,18 @@ class ExclusiveTask(DjangoTask):
         if throw:
             raise later from exc
         return later
+
+    def _refuse_changes(self, args: Any, kwargs: Any, options: dict[str, Any], exc: BaseException | None) -> None:
+        request = self.request
+        if (args is not None and list(args) != list(request.args or [])) or (
+            kwargs is not None and dict(kwargs) != dict(request.kwargs or {})
+        ):
+            raise TypeError("retry() of an exclusive task cannot change args or kwargs: they belong to the tick")
+        if options:
+            raise TypeError(
+                f"retry() of an exclusive task cannot change {', '.join(sorted(options))}: the next attempt is sent "
+                "as this one was"
+            ) from exc
 
     def _seconds(self, eta: datetime | None, countdown: float | None) -> float:
         given = float(self.default_retry_delay if countdown is None else countdown)

@@ -86,11 +86,11 @@ def age() -> float | None:
     return None if days is None else float(days)
 
 
-def judge_age(days: float | None, keep_days: int | None) -> Iterator[Finding]:
-    if days is not None and days > KEPT and keep_days is None:
+def judge_age(days: float | None, kept: int | None) -> Iterator[Finding]:
+    if days is not None and days > KEPT and kept is None:
         yield warn(
-            TOPIC, f"the ledger holds ticks of {days:.0f} days, and AEGIS['KEEP_DAYS'] is None: it grows for ever",
-            "Set KEEP_DAYS, or run aegis prune by cron.",
+            TOPIC, f"the ledger holds ticks of {days:.0f} days, of which nothing is ever deleted: it grows for ever",
+            "Set AEGIS['KEEP_DAYS'], or run aegis prune by cron.",
         )  # fmt: skip
 
 

@@ -9,12 +9,12 @@ from django.core import checks
 
 from locks import Finding, lock_backends
 from locks.findings import fail, ok, warn
-from scheduler.conf import conf
 from scheduler.doctor import broker, code, database, leases, life, schedules, stores
 from scheduler.doctor.bounded import PATIENCE, Asked, NotAnswered, Question, answers
 from scheduler.doctor.database import Clock
 from scheduler.doctor.known import Known, known
 from scheduler.doctor.report import Report, together
+from scheduler.pruning import kept_days
 
 TOPICS = ("settings", "broker", "leases", "locks", "redis", "redlock", "postgres", "code", "schedules", "life")
 
@@ -54,7 +54,7 @@ def _questions(base: Known, *, reachable: bool) -> Iterator[Question]:
     if reachable:
         yield Question("schedules", "rows of django-celery-beat", _ordinary)
         yield Question("postgres", "migrations", database.migrations)
-        yield Question("postgres", "age", lambda: database.judge_age(database.age(), conf("KEEP_DAYS")))
+        yield Question("postgres", "age", lambda: database.judge_age(database.age(), kept_days()))
         yield Question("postgres", "connections", lambda: base.needing("postgres", lambda s, f: _room(base)))
 
 

@@ -17,9 +17,9 @@ _IN_TURN = """NOT (s.misfire = 'fire_all' AND s.next_fire_at IS NOT NULL
 # in: batch, on_time.
 # Deliberately statement_timestamp(): clock_timestamp() is volatile and would read every schedule at each pass.
 # The sort column is the index expression of the due index.
-DUE = f"""
+_DUE = f"""
 SELECT id, statement_timestamp() FROM aegis_scheduler_schedule s
-WHERE enabled AND NOT exhausted AND broken_reason = ''
+WHERE {{which}}enabled AND NOT exhausted AND broken_reason = ''
   AND (paused_at IS NULL OR paused_until <= statement_timestamp())
   AND coalesce(next_fire_at, 'epoch'::timestamptz) <= statement_timestamp()
   AND {_IN_TURN}
@@ -27,9 +27,9 @@ ORDER BY coalesce(next_fire_at, 'epoch'::timestamptz)
 LIMIT %(batch)s::int
 FOR NO KEY UPDATE SKIP LOCKED
 """
-
+DUE = _DUE.format(which="")
 # in, besides: id. That one, if it is due.
-DUE_ONE = DUE.replace("WHERE enabled", "WHERE id = %(id)s::bigint AND enabled")
+DUE_ONE = _DUE.format(which="id = %(id)s::bigint AND ")
 
 # in: id, reason. out: name. Marks a row of which nothing can be loaded; one that somebody holds is left alone.
 MARK_BROKEN = """
