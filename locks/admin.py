@@ -73,13 +73,9 @@ class ClaimRecordAdmin(HeldAdmin):
 
 @admin.register(AdvisoryRecord)
 class AdvisoryRecordAdmin(ReadOnlyAdmin):
-    """The registry and each name's last holder. Whether it is held is known to the lock only, not to this row."""
+    """The registry. Whether a name is held is known to the lock only, not to this row."""
 
-    list_display = ["name", "key", "holder", "grant_no", "acquired"]
-
-    @admin.display(description=_("acquired (UTC)"), ordering="acquired_at")
-    def acquired(self, row: AdvisoryRecord) -> str:
-        return _instant(row.acquired_at)
+    list_display = ["name", "key"]
 
 
 @admin.register(FenceRecord)

@@ -117,8 +117,8 @@ class ClaimRecord(models.Model):
 class AdvisoryRecord(models.Model):
     """One name of the ``advisory`` backend, beside the number that stands for it in the database's list of locks.
 
-    The registry that makes a collision of two names an error. Whether the name is held is not said here: that is
-    for the lock itself, and these columns speak of the last grant.
+    The registry that makes a collision of two names an error. Whether a name is held, by whom and since when is told
+    by the session that holds it, and nowhere else.
     """
 
     name = models.CharField(
@@ -127,14 +127,6 @@ class AdvisoryRecord(models.Model):
         help_text=_("Lock name, with the key prefix of its alias."),
     )
     key = models.BigIntegerField(help_text=_("Key of the advisory lock, calculated from the name."))
-    grant_no = models.BigIntegerField(
-        default=0, db_default=0, help_text=_("Number of the last grant. Grows with each grant of this name.")
-    )
-    lease_id = models.UUIDField(null=True, help_text=_("Random id of the last acquisition."))
-    holder = models.CharField(
-        max_length=200, default="", db_default="", help_text=_("Host, process and thread, for people only.")
-    )
-    acquired_at = models.DateTimeField(null=True, help_text=_("By the database's clock."))
 
     class Meta:
         db_table = "aegis_locks_advisory"

@@ -35,7 +35,7 @@ class Statement:
     def __init__(self, connection: BoundedConnection, sql: str, name: bytes) -> None:
         self._connection = connection
         self._sql = sql
-        self._name = name  # of what is prepared; begins with this before
+        self._name = name
         self._cursor = connection.cursor()
         self._sent = 0
         self._types: tuple[int, ...] | None = None  # of the values that it was prepared for
@@ -61,11 +61,9 @@ class Statement:
         self._formats = [PyFormat.AUTO] * len(self._order)
         self._values(params)
         types = self._transformer.types or ()
-        # A name of its own for each try: one whose answer came too late has taken its name for good.
-        name = b"%s_%d" % (self._name, self._sent)
-        self._connection.pgconn.send_prepare(name, text.encode(), param_types=types)
+        self._connection.pgconn.send_prepare(self._name, text.encode(), param_types=types)
         self._answer()
-        self._name, self._types = name, types
+        self._types = types
 
     def _place(self, found: re.Match[str]) -> str:
         name = found[1]

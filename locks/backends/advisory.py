@@ -9,25 +9,38 @@ from uuid import UUID
 
 from ..exceptions import LockUnavailable
 from .base import Grant
-from .sessions import AT_REST, BE_NAMED, NotOurs, Session
+from .sessions import AT_REST, BE_NAMED, SINCE, NotOurs, Session, note_of, prepared
 from .sessions_backend import SessionBackend
 
-# In: what names the session; key, name, lease_id, holder. Out: (taken, number); taken is NULL, and nothing done, if
-# the session is not ours.
+# In: the parameters of ACQUIRE. Out: taken, NULL if the session is not ours, and then nothing was done; whether the
+# registry has this very pair of name and key, so that a refusal is about this name and not about another of that key;
+# the number, NULL if not both; the instant in microseconds, for people.
 # The number is drawn by the session that has just taken the lock and while it has it, so that the order of the
-# numbers is the order of the locks. (true, NULL): the name is not in the registry; the lock *is* held.
-ACQUIRE = f"""
+# numbers is the order of the locks. It is not stored but shown, in the session's name. What a crash must not forget
+# is that it was drawn: the sequence writes that down for 32 numbers ahead, and whoever draws one of those may be
+# faster than the disk:
+#
+#     session A: draws 33, and with it 34 to 64 are written down, in memory
+#     session B: draws 34, has written nothing, and is done at once; the server crashes; 34 would be drawn again
+#
+# So if anything is not on disk yet, this transaction writes too, an empty message to nobody, and its end waits for
+# the disk. (A transaction number alone would not make it wait.)
+_TAKE = f"""
 WITH l AS MATERIALIZED (SELECT CASE WHEN {BE_NAMED} THEN pg_try_advisory_lock(%(key)s) END AS taken),
-u AS (UPDATE aegis_locks_advisory
-         SET grant_no = greatest(grant_no + 1, aegis_locks_next_token()),
-             lease_id = %(lease_id)s, holder = %(holder)s, acquired_at = clock_timestamp()
-        FROM l WHERE l.taken AND name = %(name)s AND key = %(key)s RETURNING grant_no)
-SELECT l.taken, u.grant_no FROM l LEFT JOIN u ON true
+n AS MATERIALIZED (
+    SELECT l.taken, r.name IS NOT NULL AS known,
+           CASE WHEN l.taken AND r.name IS NOT NULL THEN aegis_locks_next_token() END AS number
+    FROM l LEFT JOIN aegis_locks_advisory r ON r.name = %(name)s AND r.key = %(key)s)
+SELECT taken, known, number, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint,
+       number IS NOT NULL AND set_config('application_name', %(app)s || ' ' || number, false) IS NOT NULL
+       AND pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()
+       AND pg_logical_emit_message(true, 'aegis', '') IS NOT NULL
+FROM n
 """  # noqa: S608 - made of constants
 
-# In: name, key. Out: one row if the registry has this very pair: a refusal is about this name, and not about another
-# of that key.
-KNOWN = "SELECT FROM aegis_locks_advisory WHERE name = %(name)s AND key = %(key)s"
+# In: what names the session; key, name. EXECUTE, and not the driver, so that the holder can be told before it.
+ACQUIRE = "EXECUTE aegis_acquire(%(pid)s, %(app)s, %(key)s, %(name)s)"
+PREPARE = prepared("aegis_acquire", _TAKE, pid="int", app="text", key="bigint", name="text")
 
 # In: key. Out: whether it was ours. What else there may be is let go of too: the session may serve another lease
 # next.
@@ -81,25 +94,23 @@ class AdvisoryLockBackend(SessionBackend):
 
     grant_numbers: ClassVar[bool] = True
     kind: ClassVar[str] = "advisory"
-    holder_sql: ClassVar[str] = "r.holder"
-    since_sql: ClassVar[str] = "r.acquired_at"
-    more_sql: ClassVar[str] = "LEFT JOIN aegis_locks_advisory r ON r.name = held.name AND r.lease_id = lease.id"
-    number_sql: ClassVar[str] = "r.grant_no"
+    prepare_sql: ClassVar[str | None] = PREPARE
+    since_sql: ClassVar[str] = SINCE
     release_sql: ClassVar[str] = RELEASE
     clear_sql: ClassVar[str] = CLEAR
     held_sql: ClassVar[str] = HELD
     all_held_sql: ClassVar[str] = ALL_HELD
 
     def _take(self, session: Session, name: str, lease_id: UUID, holder: str) -> Grant | None:
-        params = {**session.named, **self._identity(name), "lease_id": lease_id, "holder": holder}
+        params = {**session.named, **self._identity(name)}
         for may_seed in (True, False):
-            ((taken, number),) = session.execute(ACQUIRE, params)
+            session.note = note_of(holder)
+            (((taken, known, number, since, _),),) = session.execute_together(ACQUIRE, params)
             if taken is None:
                 raise NotOurs("its session is not the one that was announced, or is being ended")
-            if taken and number is not None:
-                return Grant(number)
-            if not taken and session.execute(KNOWN, params):
-                return None
+            if known:
+                session.note = note_of(holder, since)
+                return Grant(number) if taken else None
             if taken:
                 session.execute(RELEASE, params)
             if may_seed:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
-from urllib.parse import quote, unquote
+from typing import ClassVar
 from uuid import UUID
 
 import psycopg
 
-from ..base import LeaseInfo
 from .base import Grant
-from .sessions import BE_NAMED_IN_TRANSACTION, Session
+from .sessions import BE_NAMED_IN_TRANSACTION, Session, note_of, prepared
 from .sessions_backend import SessionBackend
 
 # In: what names the session, and name. Two statements in one exchange. Out: one row: locked. None: the name has no
 # row yet, which is never "busy", or the session is not ours.
 LOCK = "BEGIN; EXECUTE aegis_lock(%(name)s, %(pid)s, %(app)s)"
 
-# Sent once to each session. EXECUTE, and not the driver, so that it can travel with BEGIN.
-_LOCK = "SELECT name FROM aegis_locks_row WHERE name = %(name)s AND {named} FOR UPDATE NOWAIT"
-PREPARE = "PREPARE aegis_lock(text, int, text) AS " + _LOCK.format(named=BE_NAMED_IN_TRANSACTION).replace(
-    "%(name)s", "$1"
-).replace("%(pid)s", "$2").replace("%(app)s", "$3")
+PREPARE = prepared(
+    "aegis_lock",
+    f"SELECT name FROM aegis_locks_row WHERE name = %(name)s AND {BE_NAMED_IN_TRANSACTION} FOR UPDATE NOWAIT",  # noqa: S608 - made of constants
+    name="text", pid="int", app="text",
+)  # fmt: skip
 
 # Out: true. A rolled back transaction holds no row; and no other lock is taken along to the next lease either.
 CLEAR = "ROLLBACK; SELECT pg_advisory_unlock_all() IS NOT NULL"
@@ -63,14 +60,13 @@ class RowLockBackend(SessionBackend):
     release_sql: ClassVar[str] = CLEAR
     clear_sql: ClassVar[str] = CLEAR
     prepare_sql: ClassVar[str | None] = PREPARE
-    holder_sql: ClassVar[str] = r"substring(a.query FROM '^/\* held by (\S+) \*/')"
     since_sql: ClassVar[str] = "a.xact_start"
     held_sql: ClassVar[str] = f"{ALL_HELD} WHERE k.name = %(name)s"
     all_held_sql: ClassVar[str] = f"{ALL_HELD} WHERE starts_with(k.name, %(prefix)s)"
 
     def _take(self, session: Session, name: str, lease_id: UUID, holder: str) -> Grant | None:
         params = {**session.named, **self._identity(name)}
-        session.note = f"/* held by {_written(holder)} */ "
+        session.note = note_of(holder)
         try:
             if not session.execute_together(LOCK, params)[1]:
                 session.execute("ROLLBACK")
@@ -80,16 +76,3 @@ class RowLockBackend(SessionBackend):
         except psycopg.errors.LockNotAvailable:  # 55P03, from NOWAIT alone: the session has no lock_timeout
             return None
         return Grant()
-
-    def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
-        shown = super()._info(row)
-        return replace(shown, holder=_read(shown.holder))
-
-
-def _written(holder: str) -> str:
-    """``holder`` in letters that mean nothing in a comment, nor to the driver."""
-    return quote(holder, safe=":").replace("%", "=")
-
-
-def _read(written: str) -> str:
-    return unquote(written.replace("=", "%"))

@@ -31,6 +31,7 @@ import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import psycopg
@@ -43,7 +44,9 @@ from . import session_registry as registry
 from .base import Grant
 
 NAMED = "aegis "
-"""What stands before the lease id in ``application_name``: every role that may see the session sees whose it is."""
+"""What stands in ``application_name`` before the lease id and, where it has one, the number of its grant: every role
+that may see the session sees whose it is.
+"""
 
 AT_REST = "aegis at rest"
 
@@ -80,6 +83,15 @@ BE_NAMED_IN_TRANSACTION = _BE_NAMED.format(
 SETTINGS = {"client_connection_check_interval": "500", "lock_timeout": "0"}
 
 
+# Of pg_stat_activity as `a`: who holds, see ``note_of``; and since when, where a lease is no transaction. Until the
+# first renewal that is when the statement that took the lock began.
+HOLDER = r"substring(a.query FROM '^/\* held by (\S+) ')"
+SINCE = (
+    "coalesce(timestamptz 'epoch' + interval '1 microsecond'"
+    r" * substring(a.query FROM '^/\* held by \S+ since (\d+) ')::bigint, a.query_start)"
+)
+
+
 class NotOurs(psycopg.OperationalError):
     """Another process of the server answers than the one that was announced, or the session is being ended. Nothing
     was locked.
@@ -111,13 +123,14 @@ class Session:
     def serve(self, lease_id: UUID) -> None:
         """From now on the session is for this lease. The server is told by ``BE_NAMED``."""
         self.lease_id: UUID | None = lease_id
-        self.note = ""  # a comment that goes before what is sent while the lease is held, for whoever looks
+        self.note = ""  # see ``note_of``
         self.grant: Grant | None = None
 
     @property
     def named(self) -> dict[str, Any]:
         """The parameters of ``BE_NAMED``."""
-        return {"pid": self.pid, "app": f"{NAMED}{self.lease_id}"}
+        number = "" if self.grant is None or self.grant.number is None else f" {self.grant.number}"
+        return {"pid": self.pid, "app": f"{NAMED}{self.lease_id}{number}"}
 
     def execute(self, sql: str, params: Mapping[str, Any] | None = None) -> connection.Rows:
         """Run one statement while the lease is being acquired. After any error the caller closes the session."""
@@ -230,6 +243,27 @@ class Session:
     @property
     def _status(self) -> int:
         return self.connection.pgconn.transaction_status
+
+
+def note_of(holder: str, since: int | None = None) -> str:
+    """A comment that goes before what is sent while the lease is held. ``since``: microseconds since 1970, UTC.
+
+    In letters that mean nothing in a comment, nor to the driver.
+    """
+    written = quote(holder, safe=":").replace("%", "=")
+    return f"/* held by {written} */ " if since is None else f"/* held by {written} since {since} */ "
+
+
+def read(written: str) -> str:
+    """The holder of a note."""
+    return unquote(written.replace("=", "%"))
+
+
+def prepared(name: str, sql: str, /, **types: str) -> str:
+    """The statement PREPARE for ``sql``, whose named parameters come in the order of ``types``."""
+    for number, parameter in enumerate(types, start=1):
+        sql = sql.replace(f"%({parameter})s", f"${number}")
+    return f"PREPARE {name}({', '.join(types.values())}) AS {sql}"
 
 
 @lru_cache(maxsize=64)

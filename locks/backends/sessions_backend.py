@@ -26,12 +26,12 @@ from .sessions_probe import refuse_pooler
 # Who holds what: `held` gives (name, pid) of the sessions that hold a lock now. The session itself says which lease
 # it is; the rest is what people want to read, where it speaks of that very lease. A session of another
 # role is nameless to a role that may not read statistics: then the name is held, and by whom is unknown.
-_SHOW = """
-SELECT held.name, lease.id, coalesce({holder}, 'process ' || held.pid || ' of the database'), {number}, {since}
+_SHOW = r"""
+SELECT held.name, told.name[1]::uuid, coalesce({holder}, 'process ' || held.pid || ' of the database'),
+       told.name[2]::bigint, {since}
 FROM ({held}) held
 LEFT JOIN pg_stat_activity a ON a.pid = held.pid
-CROSS JOIN LATERAL (SELECT substring(a.application_name FROM '^aegis ([0-9a-f-]{{36}})$')::uuid AS id) lease
-{more}
+CROSS JOIN LATERAL (SELECT regexp_match(a.application_name, '^aegis ([0-9a-f-]{{36}})(?: (\d+))?$') AS name) told
 ORDER BY held.name
 """
 
@@ -41,11 +41,11 @@ ORDER BY held.name
 _END = """
 WITH found AS MATERIALIZED (
     SELECT held.pid FROM ({held}) held
-    JOIN pg_stat_activity a ON a.pid = held.pid WHERE a.application_name = %(app)s),
+    JOIN pg_stat_activity a ON a.pid = held.pid WHERE starts_with(a.application_name, %(app)s)),
 shut AS MATERIALIZED (
     SELECT pid, pg_advisory_xact_lock(%(door)s, pid), pg_stat_clear_snapshot() FROM found)
 SELECT pg_terminate_backend(shut.pid, 2000)
-FROM shut CROSS JOIN LATERAL pg_stat_get_activity(shut.pid) a WHERE a.application_name = %(app)s
+FROM shut CROSS JOIN LATERAL pg_stat_get_activity(shut.pid) a WHERE starts_with(a.application_name, %(app)s)
 """
 
 POOLER_PORT = "6432"
@@ -90,10 +90,7 @@ class SessionBackend(PostgresBackend):
     release_sql: ClassVar[str]  # gives the lock back. No row, or one with true: it was ours until then
     clear_sql: ClassVar[str]  # lets go of all that a session may hold that was refused the lock
     in_transaction: ClassVar[bool] = False  # does a session that holds a lease have an open transaction?
-    number_sql: ClassVar[str] = "NULL::bigint"
-    holder_sql: ClassVar[str]  # these two may read pg_stat_activity as `a`, and `more_sql`
-    since_sql: ClassVar[str]
-    more_sql: ClassVar[str] = ""
+    since_sql: ClassVar[str]  # of pg_stat_activity as `a`
     held_sql: ClassVar[str]  # (name, pid) of who holds the name of _identity()
     all_held_sql: ClassVar[str]  # the same for all names that begin with the prefix
 
@@ -219,13 +216,11 @@ class SessionBackend(PostgresBackend):
         return Key(self.kind, self.using, self._stored(name), lease_id)
 
     def _showing(self, held: str) -> str:
-        return _SHOW.format(
-            held=held, number=self.number_sql, holder=self.holder_sql, since=self.since_sql, more=self.more_sql
-        )
+        return _SHOW.format(held=held, holder=sessions.HOLDER, since=self.since_sql)
 
     def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
         name, lease_id, holder, number, acquired_at = row
         return LeaseInfo(
-            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=holder, grant_no=number,
+            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=sessions.read(holder), grant_no=number,
             expires_in=None, acquired_at=acquired_at,
         )  # fmt: skip

@@ -41,7 +41,7 @@ _NUMBERS = """
 SELECT ((('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1) << 40)
        + s.last_value + s.is_called::int,
        greatest((SELECT max(token) FROM aegis_locks_lease), (SELECT max(version) FROM aegis_locks_claim),
-                (SELECT max(grant_no) FROM aegis_locks_advisory), (SELECT max(token) FROM aegis_locks_fence), 0)
+                (SELECT max(token) FROM aegis_locks_fence), 0)
 FROM aegis_locks_token s
 """
 

@@ -5,8 +5,10 @@
 The floor of a store is what the strategy must say to it at least, by the same driver, with nothing around it. A lock
 that is a session's must also say in the same breath whose it is, because neither a locked row nor an advisory lock
 bears a mark of its holder: without, `inspect` and `force_release` had nothing to go by. So the floors of `advisory`
-and `row_lock` give the session a name; what they take without it is shown beside them. Rivals are measured where they
-are installed (requirements-bench.txt); none of them numbers its grants, has an idempotent acquire or a trust window.
+and `row_lock` give the session a name; what they take without it is shown beside them. The number of a grant must
+survive a crash, so the floor of `advisory` keeps it in a row; by a bare sequence, which is shown too, it might come
+again. Rivals are measured where they are installed (requirements-bench.txt); none of them numbers its grants, has an
+idempotent acquire or a trust window.
 Exit status 1 if a strategy is slower than its bar.
 """
 
@@ -43,6 +45,7 @@ WITH l AS MATERIALIZED (SELECT pg_try_advisory_lock(42) AS ok{named}),
 SELECT l.ok, u.token FROM l LEFT JOIN u ON true
 """
 ROW_LOCK = "SELECT name{named} FROM bench_lease WHERE name = 'n' FOR UPDATE NOWAIT"
+SEQUENCE = "SELECT set_config('application_name', %s, false), pg_try_advisory_lock(42), nextval('bench_numbers')"
 NAMED = ", set_config('application_name', %s, false)"
 
 
@@ -64,6 +67,7 @@ def postgres_cases(url: str) -> Iterator[Case]:
     connection.execute(
         "CREATE TABLE bench_lease (name text PRIMARY KEY, holder text, expires_at timestamptz, token bigint)"
     )
+    connection.execute("CREATE SEQUENCE bench_numbers")
     connection.execute("INSERT INTO bench_lease VALUES ('n', '', 'epoch', 0), ('counter', '', 'epoch', 0)")
 
     def lease() -> None:
@@ -87,6 +91,10 @@ def session_cases(connection: psycopg.Connection, rows: psycopg.Connection) -> I
         assert connection.execute(bare_advisory).fetchone()[0]  # type: ignore[index]
         connection.execute("SELECT pg_advisory_unlock(42)")
 
+    def forgetful_advisory() -> None:
+        assert connection.execute(SEQUENCE, (str(uuid.uuid4()),)).fetchone()[1]  # type: ignore[index]
+        connection.execute("SELECT pg_advisory_unlock(42)")
+
     def row_lock() -> None:
         assert rows.execute(named_row, (str(uuid.uuid4()),)).fetchone()
         rows.rollback()
@@ -97,6 +105,7 @@ def session_cases(connection: psycopg.Connection, rows: psycopg.Connection) -> I
 
     yield Case("advisory", "floor: advisory lock with counter and name, unlock", advisory, floor=True)
     yield Case("advisory", "the same without a name: nobody knows whose it is", nameless_advisory)
+    yield Case("advisory", "the same by a sequence: a crash may give a number again", forgetful_advisory)
     yield Case("row_lock", "floor: BEGIN, SELECT FOR UPDATE NOWAIT, name, ROLLBACK", row_lock, floor=True)
     yield Case("row_lock", "the same without a name: nobody knows whose it is", nameless_row_lock)
 

@@ -19,7 +19,6 @@ from tests.contract.sessions import SessionBackendContract, other_session
 class TestRowLock(RestingSessions, SessionBackendContract):
     alias = "row_lock"
     lock_sql = LOCK
-    lock_by = "execute_together"
 
     @property
     def backend(self) -> RowLockBackend:

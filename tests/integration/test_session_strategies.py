@@ -37,7 +37,7 @@ def end_session(alias: str, name: str) -> None:
     assert shown is not None
     with raw_session() as other:
         ended = other.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s",
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE starts_with(application_name, %s)",
             [f"aegis {shown.lease_id}"],
         ).fetchall()
     assert ended == [(True,)]

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 # Strategies whose grants are numbered by a row of the database, with the table.
 ROWS = {"database": "aegis_locks_lease", "optimistic": "aegis_locks_claim"}
+# And by the sequence alone, which is not written to disk for each.
+NUMBERING = [*ROWS, "advisory"]
 
 
 @pytest.fixture
@@ -82,30 +84,33 @@ def test_tokens_of_runs_across_deletion_of_the_fence_row() -> None:
 
 
 @pytest.mark.faults
-def test_numbers_and_tokens_across_kill_9_of_the_server(services: Services, name: str) -> None:
-    """Many grants are under way when it dies; none of the answered ones is given out again."""
+@pytest.mark.parametrize("alias", ["database", "advisory"])
+def test_numbers_and_tokens_across_kill_9_of_the_server(alias: str, services: Services, name: str) -> None:
+    """Many grants are under way when it dies, in three sessions; none of the answered ones is given out again."""
     schedule = make_schedule()
-    answered: list[int] = []
+    answered: list[list[int]] = [[], [], []]
 
-    def grant_on() -> None:
-        backend = lock_backends["database"]
+    def grant_on(mine: list[int]) -> None:
+        backend = lock_backends[alias]
         try:
             while True:
-                answered.append(granted(backend, name))
+                mine.append(granted(backend, f"{name}.{id(mine)}"))
         except Exception:  # the server is gone
             connection.close_all()
 
     token = started(schedule)
-    thread = threading.Thread(target=grant_on)
-    thread.start()
-    wait_until(lambda: len(answered) > 50, message="grants are under way")
+    threads = [threading.Thread(target=grant_on, args=(mine,)) for mine in answered]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: all(len(mine) > 50 for mine in answered), message="grants are under way")
     services.postgres.kill()
-    thread.join(timeout=30)
+    for thread in threads:
+        thread.join(timeout=60)
     services.postgres.start()
     connections.close_all()
-    assert granted(lock_backends["database"], name) > max(answered)
+    assert granted(lock_backends[alias], name) > max(max(mine) for mine in answered)
     assert started(schedule) > token
-    assert answered == sorted(set(answered))
+    assert all(mine == sorted(set(mine)) for mine in answered)
 
 
 @pytest.fixture
@@ -127,9 +132,11 @@ def test_numbers_and_tokens_across_a_failover_that_lost_the_last_ones(
     settings.LOCKS = {  # type: ignore[attr-defined]
         alias: {"BACKEND": lock_backends[alias].__class__.__module__ + "." + lock_backends[alias].__class__.__name__,
                 "LOCATION": ALIAS, "TTL": 30}
-        for alias in ROWS
+        for alias in NUMBERING
     }  # fmt: skip
-    backends: list[Callable[[], int]] = [lambda alias=alias: granted(lock_backends[alias], name) for alias in ROWS]
+    backends: list[Callable[[], int]] = [
+        lambda alias=alias: granted(lock_backends[alias], name) for alias in NUMBERING
+    ]
 
     def token() -> int:
         with exclusive(name, using="database") as held, fence(held, using=ALIAS) as raised:

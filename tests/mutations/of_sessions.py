@@ -35,19 +35,40 @@ OF_SESSIONS = [
     Mutation(
         "a collision looks like a busy name",
         "locks/backends/advisory.py",
-        r"if not taken and session\.execute\(KNOWN, params\):",
-        "if not taken:",
+        r"if known:",
+        "if known or not taken:",
         (ADVISORY + "test_a_forged_collision_is_refused_and_never_shared[True]",),
     ),
     Mutation(
         "a collision is shared",
         "locks/backends/advisory.py",
-        r"if taken and number is not None:",
-        "if taken:",
+        r"if known:",
+        "if known or taken:",
         (
             ADVISORY + "test_a_forged_collision_is_refused_and_never_shared[False]",
             ADVISORY + "test_a_name_is_registered_beside_its_key",
         ),
+    ),
+    Mutation(
+        "a number is used that a crash of the server would give again",
+        "locks/backends/advisory.py",
+        r"pg_logical_emit_message\(true, 'aegis', ''\)",
+        "pg_current_xact_id()",
+        (ADVISORY + "test_a_number_that_a_crash_could_give_again_is_waited_for",),
+    ),
+    Mutation(
+        "a renewal is taken for the grant",
+        "locks/backends/advisory.py",
+        r"session\.note = note_of\(holder, since\)",
+        "session.note = note_of(holder)",
+        (ADVISORY + "test_who_holds_since_when_is_shown_alike_after_a_renewal",),
+    ),
+    Mutation(
+        "a renewal forgets the number of the grant",
+        SESSIONS,
+        r'"app": f"\{NAMED\}\{self\.lease_id\}\{number\}"',
+        '"app": f"{NAMED}{self.lease_id}"',
+        (ADVISORY + "test_who_holds_since_when_is_shown_alike_after_a_renewal",),
     ),
     Mutation(
         "one session for all leases of a process",
@@ -80,13 +101,6 @@ OF_SESSIONS = [
         r"            self\._finish_earlier_exchange\(\)\n",
         "",
         of_both("test_an_answer_that_comes_late_loses_nothing"),
-    ),
-    Mutation(
-        "a statement is prepared under the name of a try whose answer came too late",
-        "locks/statements.py",
-        r'name = b"%s_%d" % \(self\._name, self\._sent\)',
-        "name = self._name",
-        (ADVISORY + "test_whichever_answer_comes_late_its_session_goes_on",),
     ),
     Mutation(
         "any number of sessions rests",
