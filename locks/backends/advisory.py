@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar
 from uuid import UUID
 
+import psycopg
+
 from ..exceptions import LockUnavailable
 from .base import Grant
+from .numbering import numbering_of
 from .sessions import AT_REST, BE_NAMED, SINCE, NotOurs, Session, note_of, prepared
 from .sessions_backend import SessionBackend
 
@@ -41,6 +45,10 @@ FROM n
 # In: what names the session; key, name. EXECUTE, and not the driver, so that the holder can be told before it.
 ACQUIRE = "EXECUTE aegis_acquire(%(pid)s, %(app)s, %(key)s, %(name)s)"
 PREPARE = prepared("aegis_acquire", _TAKE, pid="int", app="text", key="bigint", name="text")
+
+# Out: what tells these servers, with their standbys, from others. Where a copy of the data goes on in others, whose
+# sequence and timeline may begin anew, nothing keeps the numbers from it: so those of two clusters are not compared.
+CLUSTER = "SELECT system_identifier::text FROM pg_control_system()"
 
 # In: key. Out: whether it was ours. What else there may be is let go of too: the session may serve another lease
 # next.
@@ -94,7 +102,7 @@ class AdvisoryLockBackend(SessionBackend):
 
     grant_numbers: ClassVar[bool] = True
     kind: ClassVar[str] = "advisory"
-    prepare_sql: ClassVar[str | None] = PREPARE
+    prepare_sql: ClassVar[str] = PREPARE
     since_sql: ClassVar[str] = SINCE
     release_sql: ClassVar[str] = RELEASE
     clear_sql: ClassVar[str] = CLEAR
@@ -110,12 +118,17 @@ class AdvisoryLockBackend(SessionBackend):
                 raise NotOurs("its session is not the one that was announced, or is being ended")
             if known:
                 session.note = note_of(holder, since)
-                return Grant(number) if taken else None
+                return Grant(number, numbering=session.numbering) if taken else None
             if taken:
                 session.execute(RELEASE, params)
             if may_seed:
                 session.execute(SEED, params)
         raise self._collision(session, name, params)
+
+    def _prepare(self, session: Session) -> None:
+        super()._prepare(session)
+        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):  # then its address has to do
+            session.numbering = numbering_of(self, *session.execute(CLUSTER)[0])
 
     def _collision(self, session: Session, name: str, params: dict[str, Any]) -> LockUnavailable:
         rows = session.execute(OTHERS, params)

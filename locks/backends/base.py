@@ -19,11 +19,10 @@
 ``inspect(name)``, ``list(prefix)``, ``force_release(name, lease_id=)``
     What a store shows, for display and for the reaper; and an operator's compare-and-delete.
 
-The trust window. The request is sent at t0, is granted by the store at some moment after t0, and the answer
-arrives later still. The store ends the lease at *grant* + ttl, which is not before t0 + ttl. So the holder
-trusts it until t0 + ttl - margin. Counting from the reply would be wrong: a process frozen between sending
-and reading would then believe in a lease that ended long ago. A grant whose window is over when it arrives
-is refused and given back.
+The trust window. The request is sent at t0, is granted by the store at some moment after t0, and the answer arrives
+later still. The store ends the lease at *grant* + ttl, which is not before t0 + ttl. So the holder trusts it until
+t0 + ttl - margin. Counting from the reply would be wrong: a process frozen between sending and reading would then
+believe in a lease that ended long ago. A grant whose window is over when it arrives is refused and given back.
 """
 
 from __future__ import annotations
@@ -59,6 +58,7 @@ class Grant:
 
     number: int | None = None
     sent_at: float | None = None
+    numbering: str | None = None  # where the settings alone do not say it
 
 
 class BaseLockBackend:
@@ -234,7 +234,7 @@ class BaseLockBackend:
             )  # fmt: skip
         return Lease(
             name=name, alias=self.alias, lease_id=lease_id, holder=holder, ttl=ttl, grant_no=grant.number,
-            trusted_until=trusted_until, numbering=self.numbering,
+            trusted_until=trusted_until, numbering=grant.numbering or self.numbering,
         )  # fmt: skip
 
     def _trusted_until(self, sent_at: float, ttl: float) -> float:

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 ROOM = 80  # characters of the alias, which is in the digest as a whole
 
 
-def numbering_of(backend: BaseLockBackend) -> str:
+def numbering_of(backend: BaseLockBackend, *known: str) -> str:
     """What two grants must share for their numbers to be compared.
 
     Processes have to name a store alike: by another address it counts as another. Neither user nor password matter.
+    ``known``: what else tells the store from one that stood at this address before.
     """
     kind = f"{type(backend).__module__}.{type(backend).__qualname__}"
-    told = "\n".join((backend.alias, kind, backend.key_prefix, *backend.place()))
+    told = "\n".join((backend.alias, kind, backend.key_prefix, *backend.place(), *known))
     return f"{backend.alias[:ROOM]}/{sha256(told.encode()).hexdigest()[:8]}"

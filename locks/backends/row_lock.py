@@ -59,7 +59,7 @@ class RowLockBackend(SessionBackend):
     in_transaction: ClassVar[bool] = True
     release_sql: ClassVar[str] = CLEAR
     clear_sql: ClassVar[str] = CLEAR
-    prepare_sql: ClassVar[str | None] = PREPARE
+    prepare_sql: ClassVar[str] = PREPARE
     since_sql: ClassVar[str] = "a.xact_start"
     held_sql: ClassVar[str] = f"{ALL_HELD} WHERE k.name = %(name)s"
     all_held_sql: ClassVar[str] = f"{ALL_HELD} WHERE starts_with(k.name, %(prefix)s)"

@@ -86,7 +86,7 @@ class SessionBackend(PostgresBackend):
     params_validator: ClassVar[type[ParamsValidator]] = SessionParams
 
     kind: ClassVar[str]  # of its locks, for people and to tell its sessions apart
-    prepare_sql: ClassVar[str | None] = None  # for a new session, before its first lease
+    prepare_sql: ClassVar[str]  # for a new session, before its first lease
     release_sql: ClassVar[str]  # gives the lock back. No row, or one with true: it was ours until then
     clear_sql: ClassVar[str]  # lets go of all that a session may hold that was refused the lock
     in_transaction: ClassVar[bool] = False  # does a session that holds a lease have an open transaction?
@@ -193,13 +193,16 @@ class SessionBackend(PostgresBackend):
         session = Session(self.using, lease_id, ttl, kind=self.kind)
         try:
             refuse_pooler(session, self.using)
-            if self.prepare_sql:
-                session.execute(self.prepare_sql)
+            self._prepare(session)
         except BaseException:
             session.close()
             raise
         session.connection.may_prepare = True
         return session
+
+    def _prepare(self, session: Session) -> None:
+        """What a new session is told before its first lease."""
+        session.execute(self.prepare_sql)
 
     def _let_rest(self, session: Session) -> None:
         """The name is held by another, which is the answer whatever becomes of this session."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
 from tests.support.backends import free_names
+from tests.support.cluster import Cluster, cluster
 from tests.support.quorum import await_votes
 
 
@@ -26,3 +29,10 @@ def quorum_votes(request: pytest.FixtureRequest) -> None:
     callspec = getattr(request.node, "callspec", None)
     if callspec is not None and "redlock" in callspec.params.values():
         await_votes()
+
+
+@pytest.fixture
+def own_cluster(django_db_blocker: DjangoDbBlocker) -> Iterator[Cluster]:
+    """A PostgreSQL of the test's own, beside the session's."""
+    with django_db_blocker.unblock(), cluster() as made:
+        yield made

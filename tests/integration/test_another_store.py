@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
-from locks import StaleToken, exclusive, fence, lock_backends
+from locks import StaleToken, bounded, connection, exclusive, fence, lock_backends
 from locks.backends.numbering import numbering_of
 from locks.models import FenceRecord
 from scheduler.models import Execution
@@ -16,6 +16,7 @@ from scheduler.runner import run
 from scheduler.states import ExecutionState
 from tests.contract.wires import WIRED, wired_database
 from tests.integration.test_runner import nothing
+from tests.support.cluster import ALIAS
 from tests.support.engine import delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +116,46 @@ def test_another_database_counts() -> None:
     with wired_database():
         wired = type(database)("store", {**database.params, "LOCATION": WIRED})
         assert numbering_of(wired) != numbering_of(type(database)("store", database.params))
+
+
+@pytest.mark.embedded
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cluster")
+def test_another_cluster_at_the_same_address_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after pg_upgrade, or a dump was restored: no number of it goes on from what this one gave out."""
+    advisory = lock_backends["advisory"]
+    monkeypatch.setattr(type(advisory), "place", lambda self: ["db", "5432", "shop"])
+    here, there = (type(advisory)("store", {**advisory.params, "LOCATION": at}) for at in ("default", ALIAS))
+    leases = [backend.acquire(f"t.{uuid4().hex}") for backend in (here, here, there)]
+    one, same, other = [lease.numbering for lease in leases if lease is not None]
+    assert one == same != other
+    for backend, lease in zip((here, here, there), leases, strict=True):
+        assert lease is not None and backend.release(lease)
+    there.close()
+
+
+def test_a_role_that_may_not_know_the_cluster_locks_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its grants are numbered by the address, as those of the other strategies of a database."""
+    advisory = lock_backends["advisory"]
+    connection.close_all()
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE ROLE aegis_plain")
+        cursor.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO aegis_plain")
+        cursor.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO aegis_plain")
+        cursor.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    try:
+        monkeypatch.setitem(bounded.SESSION, "role", "aegis_plain")
+        lease = advisory.acquire(f"t.{uuid4().hex}")
+        assert lease is not None and lease.grant_no
+        assert lease.numbering == advisory.numbering
+        assert advisory.release(lease)
+    finally:
+        monkeypatch.undo()
+        connection.close_all()
+        with connections["default"].cursor() as cursor:
+            cursor.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
+            cursor.execute("DROP OWNED BY aegis_plain")
+            cursor.execute("DROP ROLE aegis_plain")
 
 
 def test_a_service_that_names_the_database_counts() -> None:

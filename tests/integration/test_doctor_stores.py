@@ -11,7 +11,6 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from celery import current_app
 from django.db import connections
-from pytest_django import DjangoDbBlocker
 
 from aegis_site.embedded import Services
 from locks import Finding, Level, bounded, connection, lock_backends
@@ -22,7 +21,7 @@ from locks.testing import admit_nodes
 from scheduler import visibility
 from tests.contract.pooler import TransactionPooler
 from tests.contract.wires import WIRED, database_address, database_behind, wired_row_backend
-from tests.support.cluster import ALIAS, Cluster, cluster
+from tests.support.cluster import ALIAS, Cluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -352,12 +351,6 @@ def test_a_database_that_does_not_answer() -> None:
     with database_behind(1):
         (line,) = sick(postgres.examine(WIRED))
     assert line.startswith("fail: ") and "no answer (OperationalError)" in line
-
-
-@pytest.fixture
-def own_cluster(django_db_blocker: DjangoDbBlocker) -> Iterator[Cluster]:
-    with django_db_blocker.unblock(), cluster() as cluster_of_its_own:
-        yield cluster_of_its_own
 
 
 @pytest.mark.slow

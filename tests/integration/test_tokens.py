@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from django.db import connections
-from pytest_django import DjangoDbBlocker
 
 from aegis_site.embedded import Services
 from locks import connection, exclusive, fence, fencing, lock_backends
@@ -17,7 +16,7 @@ from scheduler.models import Schedule
 from scheduler.runner import run
 from scheduler.states import ExecutionState
 from tests.support import wait_until
-from tests.support.cluster import ALIAS, Cluster, cluster
+from tests.support.cluster import ALIAS, Cluster
 from tests.support.engine import delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,12 +110,6 @@ def test_numbers_and_tokens_across_kill_9_of_the_server(alias: str, services: Se
     assert granted(lock_backends[alias], name) > max(max(mine) for mine in answered)
     assert started(schedule) > token
     assert all(mine == sorted(set(mine)) for mine in answered)
-
-
-@pytest.fixture
-def own_cluster(django_db_blocker: DjangoDbBlocker) -> Iterator[Cluster]:
-    with django_db_blocker.unblock(), cluster() as made:
-        yield made
 
 
 @pytest.mark.faults

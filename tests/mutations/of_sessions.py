@@ -57,6 +57,13 @@ OF_SESSIONS = [
         (ADVISORY + "test_a_number_that_a_crash_could_give_again_is_waited_for",),
     ),
     Mutation(
+        "numbers of two clusters are compared",
+        "locks/backends/advisory.py",
+        r"numbering_of\(self, \*session\.execute\(CLUSTER\)\[0\]\)",
+        "numbering_of(self)",
+        ("tests/integration/test_another_store.py::test_another_cluster_at_the_same_address_counts",),
+    ),
+    Mutation(
         "a renewal is taken for the grant",
         "locks/backends/advisory.py",
         r"session\.note = note_of\(holder, since\)",
