@@ -118,7 +118,7 @@ class AdvisoryLockBackend(SessionBackend):
                 raise NotOurs("its session is not the one that was announced, or is being ended")
             if known:
                 session.note = note_of(holder, since)
-                return Grant(number, numbering=session.numbering) if taken else None
+                return Grant(number, numbering=numbering_of(self, *session.cluster)) if taken else None
             if taken:
                 session.execute(RELEASE, params)
             if may_seed:
@@ -128,7 +128,7 @@ class AdvisoryLockBackend(SessionBackend):
     def _prepare(self, session: Session) -> None:
         super()._prepare(session)
         with contextlib.suppress(psycopg.errors.InsufficientPrivilege):  # then its address has to do
-            session.numbering = numbering_of(self, *session.execute(CLUSTER)[0])
+            session.cluster = session.execute(CLUSTER)[0]
 
     def _collision(self, session: Session, name: str, params: dict[str, Any]) -> LockUnavailable:
         rows = session.execute(OTHERS, params)

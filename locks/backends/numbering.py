@@ -7,6 +7,7 @@ ever. So it remembers, beside a number, the alias and a short digest of where th
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 ROOM = 80  # characters of the alias, which is in the digest as a whole
 
 
+@lru_cache(maxsize=64)
 def numbering_of(backend: BaseLockBackend, *known: str) -> str:
     """What two grants must share for their numbers to be compared.
 

@@ -105,7 +105,7 @@ class Session:
         self.place = registry.place_of(kind, using, ttl)
         self.ttl = ttl
         self.made_at = boottime()
-        self.numbering: str | None = None  # of the grants that are drawn here
+        self.cluster: tuple[str, ...] = ()  # what is known of it besides its address
         self._lock = threading.Lock()
         self.connection = connection.connect(
             using, settings=SETTINGS, application_name=AT_REST, prepare_threshold=None

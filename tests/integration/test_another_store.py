@@ -134,6 +134,18 @@ def test_another_cluster_at_the_same_address_counts(monkeypatch: pytest.MonkeyPa
     there.close()
 
 
+def test_two_aliases_that_share_a_resting_session_do_not_share_a_count() -> None:
+    advisory = lock_backends["advisory"]
+    connection.close_all()
+    said = set()
+    for alias in ("one", "other"):
+        backend = type(advisory)(alias, advisory.params)
+        lease = backend.acquire(f"t.{uuid4().hex}")
+        assert lease is not None and backend.release(lease)
+        said.add(lease.numbering)
+    assert {numbering.partition("/")[0] for numbering in said} == {"one", "other"}
+
+
 def test_a_role_that_may_not_know_the_cluster_locks_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its grants are numbered by the address, as those of the other strategies of a database."""
     advisory = lock_backends["advisory"]
