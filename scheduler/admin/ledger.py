@@ -20,6 +20,8 @@ from scheduler.models import Execution, Instance, Schedule, Tick
 
 # Choices offered in one filter.
 MOST_CHOICES = 200
+# Characters; the ids that beats give are shorter, Celery's own are longer.
+LONGEST_TASK_ID = 20
 
 
 class _Chosen(admin.SimpleListFilter):
@@ -89,24 +91,32 @@ class _Worker(_Chosen):
 class TickAdmin(ExportMixin, FactAdmin):
     exported, kept_from = "ticks", "fire_time"
     list_display = (
-        instant("fire_time"), "schedule_name", "state", "outcome", "reason", "attempt", "copies",
-        shown("lock_alias"), shown("once_per_tick", boolean=True), "manual",
+        instant("fire_time"), "of_schedule", "state", "came_to", "try_number", "copies",
+        shown("once_per_tick", boolean=True),
     )  # fmt: skip
     list_filter = ("state", "outcome", _OfSchedule, _Unscheduled, _Strategy)
     search_fields = ("schedule_name", "=lock_name")
     date_hierarchy = "fire_time"
 
-    @admin.display(description="manual", boolean=True)
-    def manual(self, tick: Tick) -> bool:
-        return tick.manual_key is not None
+    @admin.display(description="schedule / strategy", ordering="schedule_name")
+    def of_schedule(self, tick: Tick) -> str:
+        return _of_schedule(tick, tick.lock_alias)
+
+    @admin.display(description="outcome / reason", ordering="outcome")
+    def came_to(self, tick: Tick) -> str:
+        return _two_lines(tick.get_outcome_display() or "-", tick.reason)
+
+    @admin.display(description="attempt", ordering="attempt")
+    def try_number(self, tick: Tick) -> str:
+        return _try_number(tick.attempt, tick)
 
 
 @admin.register(Execution)
 class ExecutionAdmin(ExportMixin, FactAdmin):
     exported, kept_from = "executions", "recorded_at"
     list_display = (
-        "due", "schedule_name", "worker", "outcome", shown("lock_alias"), "token", "waited", "seconds_inside",
-        "rivals", "holder_link", "reason", "manual", "task_id", "attempt",
+        "due", "of_schedule", "came_to", "ran_by", "token", "waited", "seconds_inside", "rivals", "holder_link",
+        "try_number",
     )  # fmt: skip
     list_filter = ("state", _TicksSchedule, _Worker, _Strategy, ("guarded", NamedSwitch))
     list_select_related = ("tick",)
@@ -125,13 +135,20 @@ class ExecutionAdmin(ExportMixin, FactAdmin):
     def due(self, execution: Execution) -> str:
         return f"{execution.tick.fire_time:%Y-%m-%d %H:%M:%S}"
 
-    @admin.display(description="schedule", ordering="tick__schedule_name")
-    def schedule_name(self, execution: Execution) -> str:
-        return execution.tick.schedule_name or execution.tick.task
+    @admin.display(description="schedule / strategy", ordering="tick__schedule_name")
+    def of_schedule(self, execution: Execution) -> str:
+        return _of_schedule(execution.tick, execution.lock_alias)
 
-    @admin.display(description="outcome", ordering="state")
-    def outcome(self, execution: Execution) -> str:
-        return str(execution.get_state_display())
+    @admin.display(description="worker / task id", ordering="worker")
+    def ran_by(self, execution: Execution) -> str:
+        """A long task id by its beginning; the page of the execution has all of it."""
+        full = execution.task_id
+        short = full if len(full) <= LONGEST_TASK_ID else f"{full[:8]}…"
+        return _two_lines(execution.worker or "-", format_html('<span title="{}">{}</span>', full, short))
+
+    @admin.display(description="outcome / reason", ordering="state")
+    def came_to(self, execution: Execution) -> str:
+        return _two_lines(execution.get_state_display(), execution.reason)
 
     @admin.display(description="wait")
     def waited(self, execution: Execution) -> str:
@@ -153,6 +170,19 @@ class ExecutionAdmin(ExportMixin, FactAdmin):
         holder = execution.holder_id
         return format_html('<a href="{}/change/">{}</a>', holder, holder) if holder else "-"
 
-    @admin.display(description="manual", boolean=True)
-    def manual(self, execution: Execution) -> bool:
-        return execution.tick.manual_key is not None
+    @admin.display(description="attempt", ordering="attempt")
+    def try_number(self, execution: Execution) -> str:
+        return _try_number(execution.attempt, execution.tick)
+
+
+def _of_schedule(tick: Tick, strategy: str) -> str:
+    return _two_lines(tick.schedule_name or tick.task, strategy)
+
+
+def _try_number(attempt: int, tick: Tick) -> str:
+    return _two_lines(str(attempt), "manual" if tick.manual_key is not None else "")
+
+
+def _two_lines(first: str, second: str) -> str:
+    """A value of a list and, small below it, what belongs to it: one column instead of two."""
+    return format_html("{}<br><small>{}</small>", first, second)
