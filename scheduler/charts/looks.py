@@ -27,6 +27,11 @@ class Look:
         """The pattern to fill with, or empty."""
         return self.style if self.style in PATTERNED else ""
 
+    @property
+    def tone(self) -> str:
+        """The colour family: ``ok``, ``calm``, ``mute``, ``warn`` or ``bad``."""
+        return self.style.partition("-")[0]
+
 
 _CIRCLE = "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"
 _DIAMOND = "M0,-5L5,0L0,5L-5,0z"

@@ -1,0 +1,45 @@
+"""Tables longer or wider than the screen: their heads stay in sight, and what differs is told at a glance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import LAPTOP, PHONE
+
+MATRIX = "/admin/aegis_scheduler/failurematrix/"
+
+# How far heads and names stand from the corner of what scrolls, once it has been scrolled both ways.
+STAYED = """
+(box) => {
+  box.scrollTo(120, 900);
+  const at = (element) => element.getBoundingClientRect();
+  const [all, head, name] = [box, box.querySelector("thead th"), box.querySelectorAll("tbody th")[3]].map(at);
+  return { down: box.scrollTop, head: head.top - all.top, name: name.left - all.left };
+}
+"""
+GROUND = "(cell) => getComputedStyle(cell).backgroundColor"
+
+
+@pytest.mark.parametrize("screen", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_heads_and_names_of_the_matrix_stay_in_sight(page: Page, at: str, screen: Any) -> None:
+    page.set_viewport_size(screen)
+    page.goto(MATRIX)
+    region = page.get_by_role("region", name="What breaks each lock, table")
+    box = region.bounding_box()
+    assert box is not None and box["height"] <= screen["height"]
+    stayed = region.evaluate(STAYED)
+    assert stayed["down"] == 900
+    assert abs(stayed["head"]) <= 1
+    assert abs(stayed["name"]) <= 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_is_covered_and_what_is_not_stand_on_other_grounds(page: Page, at: str, theme: Any) -> None:
+    page.emulate_media(color_scheme=theme)
+    page.goto(MATRIX)
+    answers = ("Covered", "Guard writes", "Not covered", "Not applicable")
+    cells = {word: page.locator("td").filter(has=page.get_by_text(word, exact=True)).first for word in answers}
+    assert len({cell.evaluate(GROUND) for cell in cells.values()}) == len(answers)
