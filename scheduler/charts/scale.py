@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
 _DAY = 86_400
+_LETTER, _MARGIN = 8.0, 12.0  # pixels: the widest letter of a label, and what is free right of every plot
 _STEPS = (
     *(1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1_800),
@@ -50,11 +51,15 @@ class TimeScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisTick:
-    """A line with a label at ``at`` pixels along its axis; ``strong`` where a new day begins."""
+    """A line with a label at ``at`` pixels along its axis; ``strong`` where a new day begins.
+
+    ``last``: the label ends at its line, the drawing being over before the middle of it.
+    """
 
     at: float
     label: str
     strong: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +109,9 @@ def time_ticks(scale: TimeScale, zone: tzinfo, apart: float = 84) -> tuple[AxisT
         local = instant.astimezone(zone)
         midnight = local.time() == time()
         words = f"{local.day} {local:%b}" if midnight else f"{local:%H:%M:%S}" if step < 60 else f"{local:%H:%M}"
-        ticks.append(AxisTick(at=scale.x(instant), label=words, strong=midnight))
+        at = scale.x(instant)
+        last = at + len(words) * _LETTER / 2 > scale.right + _MARGIN
+        ticks.append(AxisTick(at=at, label=words, strong=midnight, last=last))
     return tuple(ticks)
 
 

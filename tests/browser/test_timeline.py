@@ -99,6 +99,25 @@ def test_patterns_remain_where_colours_are_forced(wide: Page) -> None:
     assert "url(" in fills[1]
 
 
+@pytest.mark.parametrize(
+    "page_of",
+    [
+        "timeline/?from=2027-03-27T11:34:00Z&to=2027-03-27T11:55:01Z&at=",
+        "dashboard/?window=1h&at=",
+        "strategies/?window=1h&at=",
+    ],
+)
+def test_the_last_label_of_an_axis_of_time_is_whole(page: Page, at: str, page_of: str) -> None:
+    page.goto("/admin/aegis_scheduler/" + page_of + at.replace("12:00:00", "12:00:01"))
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('.aegis-chart')].map((chart) =>"
+        "Math.max(...[...chart.querySelectorAll('text')]"
+        ".map((label) => label.getBoundingClientRect().right)) - chart.getBoundingClientRect().right)"
+    )
+    assert beyond
+    assert max(beyond) <= 0
+
+
 def test_on_a_phone_the_chart_scrolls_and_takes_the_focus(timeline: Page) -> None:
     timeline.set_viewport_size(PHONE)
     region = timeline.get_by_role("region", name="Executions by worker")

@@ -48,6 +48,11 @@ class TestScale:
         ticks = time_ticks(TimeScale(window=shown, left=0, right=800), BERLIN)
         assert [tick.label for tick in ticks] == labels.split("|" if "|" in labels else " ")
 
+    def test_a_label_without_room_to_its_right_ends_at_its_line(self) -> None:
+        shown = window("2027-03-26T11:00:00", minutes=30, seconds=1)
+        ticks = time_ticks(TimeScale(window=shown, left=0, right=800), BERLIN)
+        assert [(tick.label, tick.last) for tick in ticks[-2:]] == [("11:25", False), ("11:30", True)]
+
     def test_odd_offsets_are_round_too(self) -> None:
         ticks = time_ticks(TimeScale(window=MINUTE, left=0, right=800), ZoneInfo("Asia/Kathmandu"))
         assert ticks[0].label == "17:45:00"
