@@ -9,7 +9,6 @@ from django.db.models import OuterRef, QuerySet
 
 from scheduler.models import Schedule, Tick
 from scheduler.models.tick import Overlap
-from scheduler.registry import is_declared
 from scheduler.starvation import IN_A_ROW, REMEDY
 from scheduler.states import TickOutcome
 
@@ -21,12 +20,15 @@ def noted(schedules: QuerySet[Schedule]) -> QuerySet[Schedule]:
     return schedules.annotate(last_outcomes=ArraySubquery(latest))
 
 
-def notes(schedule: Schedule, at: datetime) -> list[str]:
-    """Sentences about a schedule of ``noted``, as it stands at the aware instant ``at``; usually none."""
+def notes(schedule: Schedule, at: datetime, declared: frozenset[str] | None) -> list[str]:
+    """Sentences about a schedule of ``noted``, as it stands at the aware instant ``at``; usually none.
+
+    ``declared``: what ``declared_names`` answered.
+    """
     found = []
     if schedule.broken_reason:
         found.append(schedule.broken_reason)
-    if is_declared(schedule.task) is False:
+    if declared is not None and schedule.task not in declared:
         found.append(
             f"Unknown task {schedule.task}: no module here declares it with @exclusive_task. Where the workers have "
             "the same code, its ticks are missed."

@@ -37,9 +37,12 @@ def exclusive_tasks() -> dict[str, ExclusiveTask]:
     return dict(sorted(found.items()))
 
 
-def is_declared(name: str) -> bool | None:
-    """Whether a task is declared with ``@exclusive_task`` here; None where a module of tasks cannot be imported."""
+def declared_names() -> frozenset[str] | None:
+    """The names of the tasks declared with ``@exclusive_task`` here; None where a module of tasks cannot be imported.
+
+    Goes through all tasks of the project: ask once for a page of schedules.
+    """
     try:
-        return name in exclusive_tasks()
+        return frozenset(exclusive_tasks())
     except Exception:  # whatever a project's module raises
         return None

@@ -26,6 +26,7 @@ from scheduler.dashboard.schedule_facts import Facts, facts_of, overlapping
 from scheduler.held import excludes
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
+from scheduler.registry import declared_names
 
 GLYPHS = {"Active": "▶", "Paused": "❙❙", "Disabled": "○", "Broken": "✕", "Finished": "■", "Overdue": "!"}
 TONES = {"Active": "ok", "Paused": "mute", "Disabled": "mute", "Broken": "bad", "Finished": "mute", "Overdue": "warn"}
@@ -101,7 +102,10 @@ class OverlapFilter(admin.SimpleListFilter):
 
 
 class FactsChangeList(ChangeList):
-    """Asks for the facts of the page's rows together, and hands them to the rows; ``cut``: what was not counted."""
+    """Asks for the facts of the page's rows together, and hands them to the rows with what their owners should know.
+
+    ``cut``: what was not counted.
+    """
 
     cut = ""
 
@@ -109,9 +113,9 @@ class FactsChangeList(ChangeList):
         super().get_results(request)
         now = timezone.now()
         rows: list[Any] = list(self.result_list)
-        facts = facts_of(rows, now)
+        facts, declared = facts_of(rows, now), declared_names()
         for row in rows:
-            row.facts, row.seen_at = facts[row.pk], now
+            row.facts, row.told = facts[row.pk], notes(row, now, declared)
             if start := row.facts.counted_from:
                 self.cut = cut_text(start)
         self.result_list = rows
@@ -155,9 +159,9 @@ class ListingMixin(PrivateList):
     @_column("state")
     def state(self, schedule: Schedule) -> str:
         """The word, and below it what its owner should know."""
-        now = timezone.now()
-        word = word_of(schedule, now)
-        lines = format_html_join("", "<br><small>{}</small>", ((said,) for said in notes(schedule, now)))
+        word = word_of(schedule, timezone.now())
+        told: list[str] = getattr(schedule, "told", [])
+        lines = format_html_join("", "<br><small>{}</small>", ((said,) for said in told))
         mark = '<span class="aegis-state aegis-state-{}"><span aria-hidden="true">{}</span> {}</span>{}'
         return format_html(mark, TONES[word], GLYPHS[word], word, lines)
 

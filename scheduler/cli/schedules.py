@@ -16,6 +16,7 @@ from scheduler.cli._values import whole
 from scheduler.jitter import delay
 from scheduler.models import Schedule
 from scheduler.notes import noted, notes
+from scheduler.registry import declared_names
 
 HELP = "List, preview, pause, resume, enable, disable, retarget, repair or adopt schedules."
 
@@ -51,7 +52,7 @@ def run(command: BaseCommand, *, action: str, **options: Any) -> int | None:
 
 
 def _list() -> list[dict[str, Any]]:
-    now = timezone.now()
+    now, declared = timezone.now(), declared_names()
     return [
         {
             "name": schedule.name,
@@ -61,7 +62,7 @@ def _list() -> list[dict[str, Any]]:
             "tick_guard": schedule.once_per_tick,
             "once_per_tick": schedule.once_per_tick,  # as it was called before
             "task": schedule.task,
-            "notes": notes(schedule, now),
+            "notes": notes(schedule, now, declared),
         }
         for schedule in noted(Schedule.objects.select_related("lock").order_by("name"))
     ]

@@ -24,6 +24,7 @@ from scheduler.explain import FireTimePreview
 from scheduler.models import Schedule, ScheduleChange, Tick
 from scheduler.notes import notes
 from scheduler.once_key import AGAIN
+from scheduler.registry import declared_names
 from scheduler.running import BY_HAND, inside
 from scheduler.states import TickOutcome
 
@@ -56,7 +57,10 @@ def context(schedule: Schedule, lists: dict[str, str], *, arguments: bool) -> di
         "word": word,
         "glyph": GLYPHS[word],
         "tone": TONES[word],
-        "notes": [*notes(schedule, now), *([cut_text(facts.counted_from)] if facts.counted_from else [])],
+        "notes": [
+            *notes(schedule, now, declared_names()),
+            *([cut_text(facts.counted_from)] if facts.counted_from else []),
+        ],
         "explained": _explained(schedule),
         "next_runs": _next(schedule, now) if word in ("Active", "Overdue") else [],
         "inside": inside([schedule.lock_id]).get(schedule.lock_id, []),

@@ -20,7 +20,7 @@ from scheduler import declare, pausing
 from scheduler.minting import mint
 from scheduler.models import LockName, Schedule, ScheduleChange
 from scheduler.notes import notes
-from scheduler.registry import exclusive_tasks
+from scheduler.registry import declared_names, exclusive_tasks
 from scheduler.retargeting import retarget
 from tests.support import CeleryProcesses, wait_until
 from tests.support.engine import database_now, make_schedule, make_tick, store
@@ -217,8 +217,8 @@ def test_an_unknown_task_is_told_beside_its_schedule(client: Client) -> None:
     known, gone = make_schedule("known"), make_schedule("gone")
     store(gone, task="gone.task")
     gone.refresh_from_db()
-    assert notes(known, database_now()) == []
-    (told,) = notes(gone, database_now())
+    assert notes(known, database_now(), declared_names()) == []
+    (told,) = notes(gone, database_now(), declared_names())
     assert told.startswith("Unknown task gone.task: no module here declares it")
     client.force_login(User.objects.create_superuser("boss"))
     page = client.get(reverse("admin:aegis_scheduler_schedule_changelist")).content.decode()

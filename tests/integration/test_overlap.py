@@ -362,7 +362,7 @@ def test_three_refusals_in_a_row_are_warned_of_once_and_noted_beside_the_schedul
     ticks = [make_tick(loser, seconds_ago=50 - n) for n in range(5)]
 
     def told() -> list[str]:
-        return notes(noted(Schedule.objects.filter(pk=loser.pk)).get(), database_now())
+        return notes(noted(Schedule.objects.filter(pk=loser.pk)).get(), database_now(), None)
 
     def body(context: RunContext) -> None:
         for number, tick in enumerate(ticks):

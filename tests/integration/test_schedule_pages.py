@@ -16,6 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from scheduler import registry
 from scheduler.dashboard import rows
 from scheduler.models import Execution, Schedule, Tick
 from scheduler.pausing import pause, switch
@@ -238,6 +239,16 @@ def test_fifty_rows_a_page_and_as_many_queries_as_for_one(viewer: Client) -> Non
             counts.append(len(captured))
     assert counts[0] == counts[1] <= 22
     assert len(names(page)) == 50
+
+
+def test_a_page_asks_for_the_declared_tasks_once(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        make_schedule(name)
+    asked = []
+    tasks = registry.exclusive_tasks
+    monkeypatch.setattr(registry, "exclusive_tasks", lambda: (asked.append(1), tasks())[1])
+    assert len(names(html(viewer.get(reverse(LIST))))) == 3
+    assert len(asked) == 1
 
 
 def test_the_page_of_a_schedule(viewer: Client) -> None:
