@@ -107,13 +107,10 @@ def bars(
     Bins are merged where there would be more than 500 marks or bars narrower than 4 pixels, and the note says
     so. ``tallest`` sets the scale where several charts share one.
     """
-    plot = Box(x=_LEFT, y=_TOP, width=width - _LEFT - _RIGHT, height=height - _TOP - _BOTTOM)
-    scale = TimeScale(window=window, left=plot.x, right=plot.right)
-    bins, step = _merged(counts, window, step, plot)
-    highest = max((sum(values.values()) for values in bins.values()), default=0)
-    levels = count_ticks(max(highest, tallest or 0))
-    drawing = _Drawing(scale=scale, plot=plot, top=levels[-1], step=step, zone=zone, link=link)
-    totals = sum((Counter(values) for values in bins.values()), Counter[str]())
+    bins, step = _merged(counts, window, step, _plot(width, height))
+    levels = count_ticks(max(_highest(bins), tallest or 0))
+    drawing = _Drawing(window=window, plot=_plot(width, height), levels=levels, step=step, zone=zone, link=link)
+    totals = sum(bins.values(), Counter[str]())
     keys = sorted((key for key in totals if totals[key]), key=badness)
     return BarChart(
         id=id,
@@ -122,11 +119,11 @@ def bars(
         note=f"1 bar = {step_words(step)}",
         width=width,
         height=height,
-        plot=plot,
+        plot=drawing.plot,
         stacks=tuple(drawing.stack(start, bins[start], keys) for start in sorted(bins)),
-        x_ticks=time_ticks(scale, zone),
-        y_ticks=tuple(AxisTick(at=drawing.y(level), label=f"{level:,}") for level in levels),
-        markers=marker_lines(tuple(markers), scale, zone),
+        x_ticks=time_ticks(drawing.scale, zone),
+        y_ticks=drawing.y_ticks(),
+        markers=marker_lines(tuple(markers), drawing.scale, zone),
         legend=tuple(LegendItem(look=outcome(key), total=f"{totals[key]:,}") for key in keys),
         table=_table(title, bins, keys, drawing),
     )
@@ -145,11 +142,11 @@ def strips(
     height: int = 120,
 ) -> tuple[BarChart, ...]:
     """One chart per group, on the same two scales, so that groups can be compared by eye."""
-    plot = Box(x=_LEFT, y=_TOP, width=width - _LEFT - _RIGHT, height=height - _TOP - _BOTTOM)
+    plot = _plot(width, height)
     merged = [_merged(counts, window, step, plot) for counts in groups.values()]
     coarsest = max((coarse for _, coarse in merged), default=step)
     again = [_merged(counts, window, coarsest, plot)[0] for counts in groups.values()]
-    tallest = max((sum(values.values()) for bins in again for values in bins.values()), default=0)
+    tallest = max(map(_highest, again), default=0)
     return tuple(
         bars(
             counts,
@@ -166,6 +163,15 @@ def strips(
         )
         for number, (name, counts) in enumerate(groups.items(), start=1)
     )
+
+
+def _plot(width: int, height: int) -> Box:
+    return Box(x=_LEFT, y=_TOP, width=width - _LEFT - _RIGHT, height=height - _TOP - _BOTTOM)
+
+
+def _highest(bins: Mapping[datetime, Counter[str]]) -> int:
+    """How many the tallest bar counts."""
+    return max((values.total() for values in bins.values()), default=0)
 
 
 def _merged(
@@ -195,25 +201,36 @@ def _bin_start(instant: datetime, step: int) -> datetime:
 class _Drawing:
     """The scales of one chart, and what is drawn with them."""
 
-    scale: TimeScale
+    window: Window
     plot: Box
-    top: int
+    levels: tuple[int, ...]
     step: int
     zone: tzinfo
     link: Link | None
 
-    def y(self, count: float) -> float:
-        """Pixels from the top."""
-        return round(self.plot.bottom - self.plot.height * count / self.top, 1)
+    @property
+    def scale(self) -> TimeScale:
+        """From instants to pixels."""
+        return TimeScale(window=self.window, left=self.plot.x, right=self.plot.right)
+
+    def tall(self, count: float) -> float:
+        """Pixels; the highest level is as tall as the plot."""
+        return self.plot.height * count / self.levels[-1]
+
+    def y_ticks(self) -> tuple[AxisTick, ...]:
+        """A line for each level."""
+        return tuple(
+            AxisTick(at=round(self.plot.bottom - self.tall(level), 1), label=f"{level:,}") for level in self.levels
+        )
 
     def ends(self, start: datetime) -> tuple[datetime, datetime]:
         """The bin, cut to the window."""
-        window, end = self.scale.window, start + timedelta(seconds=self.step)
-        return max(start, window.start), min(end, window.end)
+        end = start + timedelta(seconds=self.step)
+        return max(start, self.window.start), min(end, self.window.end)
 
     def words(self, start: datetime) -> str:
         """``11:50 to 11:55``."""
-        return " to ".join(clock(t, self.zone, self.scale.window) for t in self.ends(start))
+        return " to ".join(clock(t, self.zone, self.window) for t in self.ends(start))
 
     def stack(self, start: datetime, values: Counter[str], keys: Sequence[str]) -> tuple[BarMark, ...]:
         """The segments of one bar, from the bottom up; none is thinner than can be seen."""
@@ -224,7 +241,7 @@ class _Drawing:
         marks, bottom = [], self.plot.bottom
         for key in (key for key in keys if values[key]):
             look, number = outcome(key), values[key]
-            height = round(max(_LEAST_HEIGHT, self.plot.height * number / self.top), 1)
+            height = round(max(_LEAST_HEIGHT, self.tall(number)), 1)
             bottom = round(bottom - height, 1)
             name = f"{self.words(start)}: {number:,} {look.label.lower()}"
             url = self.link(first, last, key) if self.link else ""
