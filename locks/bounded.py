@@ -91,11 +91,19 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
             raise NotReplicated("; ".join(self.warnings))
         return rows
 
-    def run_together(self, sql: str, params: Mapping[str, str | int], *, timeout: float) -> list[Rows]:
-        """The rows of each of several statements, which travel together; see ``statements.together``."""
+    def run_together(
+        self, sql: str, params: Mapping[str, str | int], *, timeout: float, may_warn: bool = False
+    ) -> list[Rows]:
+        """The rows of each of several statements, which travel together; see ``statements.together``.
+
+        Raises as ``run`` does.
+        """
         self.give_up_at = boottime() + timeout
         self.warnings.clear()
-        return together(self, sql, params)
+        rows = together(self, sql, params)
+        if self.warnings and not may_warn:
+            raise NotReplicated("; ".join(self.warnings))
+        return rows
 
     def has_gone(self) -> bool:
         """Whether the server has hung up while the connection was idle.

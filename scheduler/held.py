@@ -151,7 +151,12 @@ def _state(info: LeaseInfo, execution: Execution | None, known: bool, ttl: float
             return OTHER, "no schedule uses this name; code of yours holds it with exclusive()"
         if info.lease_id is None:
             return OTHER, "the store does not tell which lease this is"
-        if info.acquired_at is None or (now - info.acquired_at).total_seconds() < STARTING:
+        if info.acquired_at is None:
+            return (
+                OTHER,
+                "no running execution has this lease; the database does not tell this role since when it is held",
+            )
+        if (now - info.acquired_at).total_seconds() < STARTING:
             return HEALTHY, "its run is about to start"
         return ORPHAN, "no running execution has this lease; its process may have died before it began"
     if execution.state != ExecutionState.RUNNING:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 
 from ..exceptions import LockUnavailable
 from .base import Grant
 from .numbering import numbering_of
-from .sessions import AT_REST, BE_NAMED, SINCE, NotOurs, Session, note_of, prepared
+from .session_notes import SINCE, note_of
+from .sessions import AT_REST, BE_NAMED, NotOurs, Session, prepared
 from .sessions_backend import SessionBackend
 
-# In: the parameters of ACQUIRE. Out: taken, NULL if the session is not ours, and then nothing was done; whether the
-# registry has this very pair of name and key, so that a refusal is about this name and not about another of that key;
-# the number, NULL if not both; the instant in microseconds, for people.
+# In: the parameters of ACQUIRE. Out: taken, NULL if the session is not ours or may not write (a standby has locks of
+# its own, which mean nothing), and then nothing was done; whether the registry has this very pair of name and key, so
+# that a refusal is about this name and not about another of that key; the number, NULL if not both; the instant in
+# microseconds, for people.
 # The number is drawn by the session that has just taken the lock and while it has it, so that the order of the
 # numbers is the order of the locks. It is not stored but shown, in the session's name. What a crash must not forget
 # is that it was drawn: the sequence writes that down for 32 numbers ahead, and whoever draws one of those may be
@@ -30,7 +31,9 @@ from .sessions_backend import SessionBackend
 # So if anything is not on disk yet, this transaction writes too, an empty message to nobody, and its end waits for
 # the disk. (A transaction number alone would not make it wait.)
 _TAKE = f"""
-WITH l AS MATERIALIZED (SELECT CASE WHEN {BE_NAMED} THEN pg_try_advisory_lock(%(key)s) END AS taken),
+WITH l AS MATERIALIZED (
+    SELECT CASE WHEN current_setting('transaction_read_only') = 'off' AND {BE_NAMED}
+                THEN pg_try_advisory_lock(%(key)s) END AS taken),
 n AS MATERIALIZED (
     SELECT l.taken, r.name IS NOT NULL AS known,
            CASE WHEN l.taken AND r.name IS NOT NULL THEN aegis_locks_next_token() END AS number
@@ -46,9 +49,12 @@ FROM n
 ACQUIRE = "EXECUTE aegis_acquire(%(pid)s, %(app)s, %(key)s, %(name)s)"
 PREPARE = prepared("aegis_acquire", _TAKE, pid="int", app="text", key="bigint", name="text")
 
-# Out: what tells these servers, with their standbys, from others. Where a copy of the data goes on in others, whose
-# sequence and timeline may begin anew, nothing keeps the numbers from it: so those of two clusters are not compared.
-CLUSTER = "SELECT system_identifier::text FROM pg_control_system()"
+# Out: what tells this database, here and on standbys, from copies of it. Where a copy goes on in its place, with
+# another sequence or on an earlier timeline, numbers may begin anew: so those of two such databases are not compared.
+CLUSTER = """
+SELECT system_identifier::text, d.oid::text, 'aegis_locks_token'::regclass::oid::text
+FROM pg_control_system(), pg_database d WHERE d.datname = current_database()
+"""
 
 # In: key. Out: whether it was ours. What else there may be is let go of too: the session may serve another lease
 # next.
@@ -115,7 +121,7 @@ class AdvisoryLockBackend(SessionBackend):
             session.note = note_of(holder)
             (((taken, known, number, since, _),),) = session.execute_together(ACQUIRE, params)
             if taken is None:
-                raise NotOurs("its session is not the one that was announced, or is being ended")
+                raise NotOurs("its session may only read, is not the one that was announced, or is being ended")
             if known:
                 session.note = note_of(holder, since)
                 return Grant(number, numbering=numbering_of(self, *session.cluster)) if taken else None
@@ -127,8 +133,10 @@ class AdvisoryLockBackend(SessionBackend):
 
     def _prepare(self, session: Session) -> None:
         super()._prepare(session)
-        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):  # then its address has to do
+        try:
             session.cluster = session.execute(CLUSTER)[0]
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported):
+            session.cluster = (uuid4().hex,)  # what is not known is not compared: the order is that of the starts
 
     def _collision(self, session: Session, name: str, params: dict[str, Any]) -> LockUnavailable:
         rows = session.execute(OTHERS, params)

@@ -8,7 +8,8 @@ from uuid import UUID
 import psycopg
 
 from .base import Grant
-from .sessions import BE_NAMED_IN_TRANSACTION, Session, note_of, prepared
+from .session_notes import note_of
+from .sessions import BE_NAMED_IN_TRANSACTION, Session, prepared
 from .sessions_backend import SessionBackend
 
 # In: what names the session, and name. Two statements in one exchange. Out: one row: locked. None: the name has no

@@ -31,7 +31,6 @@ import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, unquote
 from uuid import UUID
 
 import psycopg
@@ -83,18 +82,9 @@ BE_NAMED_IN_TRANSACTION = _BE_NAMED.format(
 SETTINGS = {"client_connection_check_interval": "500", "lock_timeout": "0"}
 
 
-# Of pg_stat_activity as `a`: who holds, see ``note_of``; and since when, where a lease is no transaction. Until the
-# first renewal that is when the statement that took the lock began.
-HOLDER = r"substring(a.query FROM '^/\* held by (\S+) ')"
-SINCE = (
-    "coalesce(timestamptz 'epoch' + interval '1 microsecond'"
-    r" * substring(a.query FROM '^/\* held by \S+ since (\d+) ')::bigint, a.query_start)"
-)
-
-
 class NotOurs(psycopg.OperationalError):
-    """Another process of the server answers than the one that was announced, or the session is being ended. Nothing
-    was locked.
+    """Another process of the server answers than the one that was announced, or the session is being ended, or may not
+    write. Nothing was locked.
     """
 
 
@@ -124,7 +114,7 @@ class Session:
     def serve(self, lease_id: UUID) -> None:
         """From now on the session is for this lease. The server is told by ``BE_NAMED``."""
         self.lease_id: UUID | None = lease_id
-        self.note = ""  # see ``note_of``
+        self.note = ""  # see ``session_notes``
         self.grant: Grant | None = None
 
     @property
@@ -222,7 +212,8 @@ class Session:
             if self._status == TransactionStatus.INERROR:  # the transaction was aborted, and let go of its row
                 return None
             if params is None or self.note:
-                return self.connection.run_together(self.note + sql, params or {}, timeout=timeout)[-1]
+                text = self.note + sql
+                return self.connection.run_together(text, params or {}, timeout=timeout, may_warn=True)[-1]
             # It warns if the lock that is to be given back was not held, and answers with false.
             return self.connection.run(sql, params, timeout=timeout, may_warn=True)
         except connection.NoAnswer:
@@ -244,20 +235,6 @@ class Session:
     @property
     def _status(self) -> int:
         return self.connection.pgconn.transaction_status
-
-
-def note_of(holder: str, since: int | None = None) -> str:
-    """A comment that goes before what is sent while the lease is held. ``since``: microseconds since 1970, UTC.
-
-    In letters that mean nothing in a comment, nor to the driver.
-    """
-    written = quote(holder, safe=":").replace("%", "=")
-    return f"/* held by {written} */ " if since is None else f"/* held by {written} since {since} */ "
-
-
-def read(written: str) -> str:
-    """The holder of a note."""
-    return unquote(written.replace("=", "%"))
 
 
 def prepared(name: str, sql: str, /, **types: str) -> str:

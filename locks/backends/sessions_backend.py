@@ -14,8 +14,8 @@ from ..base import Lease, LeaseInfo, LeaseInfos, validate_name
 from ..connection import renewal_timeout
 from ..examination import sessions as session_examination
 from ..findings import Findings
+from . import session_notes, sessions
 from . import session_registry as registry
-from . import sessions
 from .base import Grant
 from .params import ParamsValidator
 from .postgres import PostgresBackend, PostgresParams
@@ -23,15 +23,17 @@ from .session_registry import Key
 from .sessions import Session
 from .sessions_probe import refuse_pooler
 
-# Who holds what: `held` gives (name, pid) of the sessions that hold a lock now. The session itself says which lease
-# it is; the rest is what people want to read, where it speaks of that very lease. A session of another
-# role is nameless to a role that may not read statistics: then the name is held, and by whom is unknown.
+# Who holds what: `held` gives (name, pid) of the sessions that hold a lock now, and each session says itself which
+# lease it is, by whom and since when. Looked at one after the other: a session that went on to another lease in between
+# is shown with that one, for once. To a role that may not read statistics a session of another role tells neither holder
+# nor instant, and one that is not ours tells nothing: then the name is held, and by whom is unknown.
 _SHOW = r"""
 SELECT held.name, told.name[1]::uuid, coalesce({holder}, 'process ' || held.pid || ' of the database'),
        told.name[2]::bigint, {since}
 FROM ({held}) held
 LEFT JOIN pg_stat_activity a ON a.pid = held.pid
-CROSS JOIN LATERAL (SELECT regexp_match(a.application_name, '^aegis ([0-9a-f-]{{36}})(?: (\d+))?$') AS name) told
+CROSS JOIN LATERAL (
+    SELECT regexp_match(a.application_name, '^aegis ([0-9a-f-]{{36}})(?: (\d{{1,18}}))?$') AS name) told
 ORDER BY held.name
 """
 
@@ -219,11 +221,11 @@ class SessionBackend(PostgresBackend):
         return Key(self.kind, self.using, self._stored(name), lease_id)
 
     def _showing(self, held: str) -> str:
-        return _SHOW.format(held=held, holder=sessions.HOLDER, since=self.since_sql)
+        return _SHOW.format(held=held, holder=session_notes.HOLDER, since=self.since_sql)
 
     def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
         name, lease_id, holder, number, acquired_at = row
         return LeaseInfo(
-            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=sessions.read(holder), grant_no=number,
+            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=session_notes.read(holder), grant_no=number,
             expires_in=None, acquired_at=acquired_at,
         )  # fmt: skip

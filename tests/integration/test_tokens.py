@@ -85,7 +85,10 @@ def test_tokens_of_runs_across_deletion_of_the_fence_row() -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("alias", ["database", "advisory"])
 def test_numbers_and_tokens_across_kill_9_of_the_server(alias: str, services: Services, name: str) -> None:
-    """Many grants are under way when it dies, in three sessions; none of the answered ones is given out again."""
+    """Many grants are under way when it dies; none of the answered ones is given out again.
+
+    What a number needs that was written down by another's grant is tried in ``test_advisory``: here it is rare.
+    """
     schedule = make_schedule()
     answered: list[list[int]] = [[], [], []]
 

@@ -64,6 +64,20 @@ OF_SESSIONS = [
         ("tests/integration/test_another_store.py::test_another_cluster_at_the_same_address_counts",),
     ),
     Mutation(
+        "each grant waits for the disk",
+        "locks/backends/advisory.py",
+        r" +AND pg_current_wal_flush_lsn\(\) < pg_current_wal_insert_lsn\(\)\n",
+        "",
+        (ADVISORY + "test_a_grant_writes_nothing_where_all_is_on_disk",),
+    ),
+    Mutation(
+        "what is held on a standby is taken for the name",
+        "locks/backends/advisory.py",
+        r"current_setting\('transaction_read_only'\) = 'off' AND ",
+        "",
+        (ADVISORY + "test_a_session_that_may_only_read_says_nothing_of_who_holds",),
+    ),
+    Mutation(
         "a renewal is taken for the grant",
         "locks/backends/advisory.py",
         r"session\.note = note_of\(holder, since\)",
