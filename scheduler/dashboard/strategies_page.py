@@ -57,6 +57,7 @@ class Row:
     acquire: str
     ran: str
     takeover: str
+    longest: str
 
 
 def report(given: Mapping[str, str]) -> Report:
@@ -90,7 +91,8 @@ def _row(name: str, tally: Tally, found: Report) -> Row:
         blocked=tally.ended[TickOutcome.BLOCKED],
         acquire=_span(took.acquire if took else None, 1, "ms"),
         ran=_span(took.ran if took else None, 2, "s"),
-        takeover=_takeover(died),
+        takeover=f"{died.median:.1f} s" if died else "no death seen",
+        longest=_longest(died) if died else "",
     )
 
 
@@ -104,11 +106,8 @@ def _span(pair: tuple[float, float] | None, digits: int, unit: str) -> str:
     return "-" if pair is None else f"{pair[0]:.{digits}f} / {pair[1]:.{digits}f} {unit}"
 
 
-def _takeover(died: Takeover | None) -> str:
-    if died is None:
-        return "no death seen"
-    deaths = f"{died.deaths} death{'' if died.deaths == 1 else 's'}"
-    return f"{died.median:.1f} s, longest {died.longest:.1f} s ({deaths})"
+def _longest(died: Takeover) -> str:
+    return f"longest {died.longest:.1f} s, {died.deaths} death{'' if died.deaths == 1 else 's'}"
 
 
 def context(found: Report, timeline: str, data: str) -> dict[str, Any]:

@@ -79,3 +79,11 @@ def test_the_table_of_strategies_fits_a_laptop(page: Page, at: str) -> None:
     box = page.get_by_role("region", name="Observed here, table")
     widths = box.evaluate("(box) => [box.scrollWidth, box.clientWidth]")
     assert widths[0] <= widths[1]
+
+
+def test_the_table_of_a_timeline_fits_a_laptop(page: Page, at: str) -> None:
+    page.goto(f"/admin/aegis_scheduler/timeline/?from=2027-03-27T11:40:00Z&to={at}&at={at}")
+    page.get_by_text("Show as table").first.click()
+    box = page.get_by_role("region", name="Executions by worker, table")
+    widths = box.evaluate("(box) => [box.scrollWidth, box.clientWidth]")
+    assert widths[0] <= widths[1]

@@ -74,7 +74,7 @@ def test_what_came_after_a_death_is_told_with_how_many(page: Callable[..., str])
     dead = ran(ticked(good, -60, outcome="abandoned"), "worker1", -60, -50, state="abandoned", ran=None)
     ran(ticked(good, -52), "worker2", -52, -51)
     assert dead.heartbeat_at is not None
-    assert "8.0 s, longest 8.0 s (1 death)" in words(page("strategies", at=AT, window="1h"))
+    assert "8.0 s longest 8.0 s, 1 death" in words(page("strategies", at=AT, window="1h"))
 
 
 def test_one_schedule_has_its_own_times_and_takeovers(page: Callable[..., str]) -> None:
@@ -85,7 +85,7 @@ def test_one_schedule_has_its_own_times_and_takeovers(page: Callable[..., str]) 
     ran(ticked(slow, -130), "worker2", -130, -90, acquire_ms=900)
     assert cells(page("strategies", at=AT, window="1h"), "redis")[7] != "900.0 / 900.0 ms"
     shown = cells(page("strategies", at=AT, window="1h", schedule=slow.pk), "redis")
-    assert shown[7:] == ["900.0 / 900.0 ms", "40.00 / 40.00 s", "20.0 s, longest 20.0 s (1 death)"]
+    assert shown[7:] == ["900.0 / 900.0 ms", "40.00 / 40.00 s", "20.0 s longest 20.0 s, 1 death"]
     other = Schedule.objects.get(name="baseline")
     assert cells(page("strategies", at=AT, window="1h", schedule=other.pk), "none, tick guard off")[9] == (
         "no death seen"
