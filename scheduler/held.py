@@ -152,10 +152,7 @@ def _state(info: LeaseInfo, execution: Execution | None, known: bool, ttl: float
         if info.lease_id is None:
             return OTHER, "the store does not tell which lease this is"
         if info.acquired_at is None:
-            return (
-                OTHER,
-                "no running execution has this lease; the database does not tell this role since when it is held",
-            )
+            return OTHER, "no running execution has this lease; since when it is held, this role is not told"
         if (now - info.acquired_at).total_seconds() < STARTING:
             return HEALTHY, "its run is about to start"
         return ORPHAN, "no running execution has this lease; its process may have died before it began"

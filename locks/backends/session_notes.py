@@ -6,8 +6,8 @@ from urllib.parse import quote, unquote
 
 _SHOWN = 600  # letters of a holder; the server shows the first 1024 of what was sent
 
-# Of pg_stat_activity as `a`: who holds; and since when, where a lease is no transaction. Until the first renewal that is
-# when the statement that took the lock began.
+# Of pg_stat_activity as `a`: who holds; and since when, where a lease is no transaction. Until the first renewal that
+# is when the statement that took the lock began.
 HOLDER = r"substring(a.query FROM '^/\* held by (\S+) ')"
 SINCE = (
     "coalesce(timestamptz 'epoch' + interval '1 microsecond'"

@@ -83,8 +83,8 @@ SETTINGS = {"client_connection_check_interval": "500", "lock_timeout": "0"}
 
 
 class NotOurs(psycopg.OperationalError):
-    """Another process of the server answers than the one that was announced, or the session is being ended, or may not
-    write. Nothing was locked.
+    """Another process of the server answers than the one that was announced, or the session is being ended, or may
+    not write. Nothing was locked.
     """
 
 

@@ -24,9 +24,9 @@ from .sessions import Session
 from .sessions_probe import refuse_pooler
 
 # Who holds what: `held` gives (name, pid) of the sessions that hold a lock now, and each session says itself which
-# lease it is, by whom and since when. Looked at one after the other: a session that went on to another lease in between
-# is shown with that one, for once. To a role that may not read statistics a session of another role tells neither holder
-# nor instant, and one that is not ours tells nothing: then the name is held, and by whom is unknown.
+# lease it is, by whom and since when. Looked at one after the other: a session that went on to another lease in
+# between is shown with that one, for once. To a role that may not read statistics a session of another role tells
+# neither holder nor instant, and one that is not ours tells nothing: then the name is held, and by whom is unknown.
 _SHOW = r"""
 SELECT held.name, told.name[1]::uuid, coalesce({holder}, 'process ' || held.pid || ' of the database'),
        told.name[2]::bigint, {since}
@@ -226,6 +226,6 @@ class SessionBackend(PostgresBackend):
     def _info(self, row: tuple[Any, ...]) -> LeaseInfo:
         name, lease_id, holder, number, acquired_at = row
         return LeaseInfo(
-            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=session_notes.read(holder), grant_no=number,
-            expires_in=None, acquired_at=acquired_at,
+            name=self._told(name), alias=self.alias, lease_id=lease_id, holder=session_notes.read(holder),
+            grant_no=number, expires_in=None, acquired_at=acquired_at,
         )  # fmt: skip
