@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
-from locks import StaleToken, bounded, connection, exclusive, fence, lock_backends
+from locks import StaleToken, connection, exclusive, fence, lock_backends
 from locks.backends.numbering import numbering_of
 from locks.models import FenceRecord
 from scheduler.models import Execution
@@ -18,6 +18,7 @@ from tests.contract.wires import WIRED, wired_database
 from tests.integration.test_runner import nothing
 from tests.support.cluster import ALIAS
 from tests.support.engine import delivery_of, make_schedule, make_tick
+from tests.support.roles import plain_role
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -146,27 +147,17 @@ def test_two_aliases_that_share_a_resting_session_do_not_share_a_count() -> None
     assert {numbering.partition("/")[0] for numbering in said} == {"one", "other"}
 
 
-def test_a_role_that_may_not_know_the_cluster_locks_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_that_may_not_know_the_cluster_locks_all_the_same() -> None:
     """What is not known is not compared: the numbers of two sessions are of two counts."""
     advisory = lock_backends["advisory"]
-    connection.close_all()
-    with connections["default"].cursor() as cursor:
-        cursor.execute("CREATE ROLE aegis_plain")
-        cursor.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO aegis_plain")
-        cursor.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO aegis_plain")
+    with plain_role(), connections["default"].cursor() as cursor:
         cursor.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-    try:
-        monkeypatch.setitem(bounded.SESSION, "role", "aegis_plain")
-        leases = [advisory.acquire(f"t.{uuid4().hex}") for _ in range(2)]
+        try:
+            leases = [advisory.acquire(f"t.{uuid4().hex}") for _ in range(2)]
+        finally:
+            cursor.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
         assert len({lease.numbering for lease in leases if lease is not None}) == 2
         assert all(lease is not None and lease.grant_no and advisory.release(lease) for lease in leases)
-    finally:
-        monkeypatch.undo()
-        connection.close_all()
-        with connections["default"].cursor() as cursor:
-            cursor.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
-            cursor.execute("DROP OWNED BY aegis_plain")
-            cursor.execute("DROP ROLE aegis_plain")
 
 
 def test_a_service_that_names_the_database_counts() -> None:

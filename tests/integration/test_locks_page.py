@@ -30,6 +30,7 @@ from scheduler.models import Execution, LockRelease
 from scheduler.signals import lock_force_released
 from tests.support.engine import database_now, make_schedule, make_tick
 from tests.support.pages import staff
+from tests.support.roles import plain_role
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -162,6 +163,17 @@ def test_states_have_words(operator: Client, take: Callable[..., Lease]) -> None
     }  # fmt: skip
     shown = text(page(operator))
     assert re.search("its process has been silent for 30. s", shown) and "over (lost)" in shown
+
+
+@pytest.mark.parametrize("alias", ["advisory", "row_lock"])
+def test_a_lease_whose_age_is_not_told_is_not_called_healthy(take: Callable[..., Lease], alias: str) -> None:
+    """The pages look with a role that is not the workers', and may not read their statistics."""
+    make_schedule("orphan", alias=alias, lock_name="orphan")
+    lease = take(alias, "orphan")
+    with plain_role():
+        (shown,) = held.locks().held
+    assert (shown.info.lease_id, shown.info.grant_no) == (lease.lease_id, lease.grant_no)
+    assert shown.state == held.OTHER and "since when it is held, this role is not told" in shown.why
 
 
 def test_a_run_whose_lease_is_gone_is_named(operator: Client, take: Callable[..., Lease]) -> None:
