@@ -18,8 +18,9 @@ from redis.retry import Retry
 
 from ..base import LeaseInfo, validate_name
 from .params import ParamsValidator
+from .replies import Word
 from .scripts import Script
-from .wires import Line, Word
+from .wires import Line
 
 DEFAULT_PREFIX = "aegis"
 FOREIGN = "somebody who wrote no lease: look at the key, and delete it where it is a mistake"
@@ -56,7 +57,7 @@ def line_to(url: str, timeout: float) -> Line:
     line = _clients.lines.get((url, timeout))
     if line is None:
         with _clients.lock:
-            line = _clients.lines.setdefault((url, timeout), Line(_new_client(url, timeout)))
+            line = _clients.lines.setdefault((url, timeout), Line(_new_client(url, timeout), timeout))
     return line
 
 

@@ -6,19 +6,20 @@ import heapq
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import redis
 from redis.exceptions import NoScriptError, RedisError
 
 from ..clock import boottime
 from .clients import by_digest, disconnect, in_full, line_to, run, server_of
-from .question import Question, Said
+from .question import Question
+from .replies import Word, packed
 from .scripts import RELEASE, Script
-from .wires import Line, Word
+from .wires import Line, Said
 
 _THREADS = 32  # upper bound per process; they are started as they are needed
 _FIRST_RETRY = 0.5  # seconds until a node that was silent is told again; doubles up to ...
@@ -101,27 +102,31 @@ def ask_all(nodes: Sequence[Node], script: Script, keys: Sequence[str], args: Se
     return answers
 
 
-def _exchange(nodes: Sequence[Node], words: Sequence[Word]) -> Iterator[tuple[Node, Said]]:
+def _exchange(nodes: Sequence[Node], words: Sequence[Word]) -> list[tuple[Node, Said]]:
     """What each node says. Those to which a wire is open are asked by this thread, one after the other and without
     waiting in between; for each of the others a thread connects first, so that one dead node holds up nobody.
     """
     if not nodes:
-        return
-    with Question(words) as question:
-        strangers = cast("list[Node]", question.put([(node, node.line) for node in nodes]))
-        ends = boottime() + _patience(nodes)
-        futures = {_process.pool().submit(node.exchange, words): node for node in strangers}
-        yield from question.answers(max(node.timeout for node in nodes))  # type: ignore[misc]
-    if not futures:
-        return
-    done, late = wait(futures, timeout=ends - boottime())
-    yield from ((futures[future], future.result()) for future in done)
-    yield from ((futures[future], redis.TimeoutError("no thread was free in time")) for future in late)
+        return []
+    question: Question[Node] = Question(packed(words))
+    strangers = question.put([(node, node.line) for node in nodes])
+    ends = boottime() + _patience(nodes)
+    futures = {_process.pool().submit(node.exchange, words): node for node in strangers}
+    said = question.answers(_time_out(nodes))
+    if futures:
+        done, late = wait(futures, timeout=ends - boottime())
+        said += [(futures[future], future.result()) for future in done]
+        said += [(futures[future], redis.TimeoutError("no thread was free in time")) for future in late]
+    return said
+
+
+def _time_out(nodes: Sequence[Node]) -> float:
+    return max([node.timeout for node in nodes])
 
 
 def _patience(nodes: Sequence[Node]) -> float:
     """Seconds for all: one time-out to connect, one to be answered, and something for a busy machine."""
-    return 2 * max(node.timeout for node in nodes) + 0.05
+    return 2 * _time_out(nodes) + 0.05
 
 
 def owe_release(node: Node, key: str, starts_with: str, ttl: float) -> None:

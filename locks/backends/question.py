@@ -2,101 +2,59 @@
 
 from __future__ import annotations
 
-import select
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterable
+from typing import Generic, TypeVar
 
-import redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from ..clock import boottime
-from .wires import Line, Wire, Word
+from .wires import Line, Said, Wire
 
-Said = Any | RedisError
-"""What a server said, or why it said nothing."""
+Server = TypeVar("Server")
 
 
-class Question:
-    """``words`` are put to each line before an answer is read from any. A context manager.
+class Question(Generic[Server]):
+    """``command`` is sent on each line before an answer is read from any.
 
-    At its end the wires of those that have not answered are closed: what they say later is not heard by anybody.
+    Only a wire whose answer was read whole is given back. Any other is closed, at the latest when nobody has it any
+    more: what is said on it later is not heard by anybody.
     """
 
-    def __init__(self, words: Sequence[Word]) -> None:
-        self._words = words
-        self._command: Sequence[bytes] | None = None
-        self._poll = select.poll()
-        self._asked: dict[int, tuple[Hashable, Line, Wire]] = {}
-        self._said: list[tuple[Hashable, Said]] = []
+    def __init__(self, command: bytes) -> None:
+        self._command = command
+        self._asked: list[tuple[Server, Line, Wire]] = []
+        self._said: list[tuple[Server, Said]] = []
 
-    def __enter__(self) -> Question:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for _, _, wire in self._asked.values():
-            wire.close()
-
-    def put(self, servers: Iterable[tuple[Hashable, Line]]) -> list[Hashable]:
+    def put(self, servers: Iterable[tuple[Server, Line]]) -> list[Server]:
         """Ask each server, which the answers will name as given. Returns those to which no wire is open."""
         strangers = []
-        while servers:
-            strangers += [to for to, line in servers if not self._take(to, line)]
-            servers = [self._drop(number) for number, _ in self._poll.poll(0)]  # said something unasked: hung up
-        for number, (to, _, wire) in list(self._asked.items()):
+        for to, line in servers:
+            if (wire := line.idle()) is None:
+                strangers.append(to)
+                continue
             try:
-                if self._command is None:
-                    self._command = wire.packed(self._words)
                 wire.send(self._command)
             except RedisError as error:
-                self._drop(number)
+                wire.close()
                 self._said.append((to, error))
+            else:
+                self._asked.append((to, line, wire))
         return strangers
 
-    def _take(self, to: Hashable, line: Line) -> bool:
-        wire = line.idle()
-        if wire is None or wire.socket is None:
-            return False
-        number = wire.socket.fileno()
-        self._asked[number] = to, line, wire
-        self._poll.register(number, select.POLLIN)
-        return True
-
-    def _drop(self, number: int) -> tuple[Hashable, Line]:
-        self._poll.unregister(number)
-        to, line, wire = self._asked.pop(number)
-        wire.close()
-        return to, line
-
-    def answers(self, patience: float) -> Iterator[tuple[Hashable, Said]]:
+    def answers(self, patience: float) -> list[tuple[Server, Said]]:
         """What each server said within ``patience`` seconds for all of them; what has arrived by then is read.
 
-        A server that stops in the middle of its answer takes one time-out of its own.
+        The one asked last is heard first: when it has answered, the others mostly have, and nobody was woken for
+        each of them.
         """
-        yield from self._said
-        ends = boottime() + patience
-        while self._asked:
-            left = max(0.0, ends - boottime())
-            ready = self._poll.poll(left * 1000)
-            if not ready:
-                break
-            for number, _ in ready:
-                yield self._hear(number)
-        for to, _, _ in self._asked.values():
-            yield to, redis.TimeoutError("no answer in time")
-
-    def _hear(self, number: int) -> tuple[Hashable, Said]:
-        to, line, wire = self._asked[number]
-        try:
-            said = wire.receive()
-        except ResponseError as error:
-            said = error
-        except RedisError as error:
-            self._drop(number)
-            return to, error
-        self._poll.unregister(number)
-        del self._asked[number]
-        line.give_back(wire)
-        return to, said
+        until = boottime() + patience
+        for to, line, wire in reversed(self._asked):
+            try:
+                said = wire.receive(until)
+            except RedisError as error:
+                wire.close()
+                said = error
+            else:
+                line.give_back(wire)
+            self._said.append((to, said))
+        return self._said

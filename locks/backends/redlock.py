@@ -17,9 +17,9 @@ random pause,
 
 from __future__ import annotations
 
+import os
 import random
 import time
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class Round:
 
     @property
     def votes(self) -> int:
-        return sum(1 for answer in self.answers if answer.silence is None and answer.value[0] == 1)
+        return sum(1 for answer in self.answers if answer.silence is None and answer.value == 1)
 
     @property
     def granted(self) -> bool:
@@ -104,7 +104,7 @@ class Round:
     @property
     def held_by_another(self) -> bool:
         """Whether one other lease id has a majority of all nodes."""
-        others = Counter(a.value[1] for a in self.answers if a.silence is None and a.value[0] == 0)
+        others = Counter(lease_id for _, verdict, lease_id in self.refusals if verdict == 0)
         return bool(others) and others.most_common(1)[0][1] >= self.quorum
 
     @property
@@ -119,10 +119,17 @@ class Round:
     @property
     def quarantined(self) -> list[str]:
         return sorted(
-            f"{server_of(a.node.url)}: in quarantine for {int(a.value[1]) / 1000:.1f} s"
-            for a in self.answers
-            if a.silence is None and a.value[0] == -2
+            f"{server_of(node.url)}: in quarantine for {int(left) / 1000:.1f} s"
+            for node, verdict, left in self.refusals
+            if verdict == -2
         )
+
+    @property
+    def refusals(self) -> list[tuple[Node, int, bytes]]:
+        """Who did not say yes, and what instead: see ``scripts.VOTE``."""
+        return [
+            (answer.node, *answer.value) for answer in self.answers if answer.silence is None and answer.value != 1
+        ]
 
     @property
     def why_not(self) -> str:
@@ -200,7 +207,7 @@ class RedlockBackend(BaseLockBackend):
             if number:
                 time.sleep(random.uniform(0.5, 1.5) * FIRST_PAUSE * 2 ** (number - 1))  # noqa: S311
             sent_at = self.clock()
-            round_id = uuid.uuid4().hex[:8]
+            round_id = os.urandom(4).hex()
             outcome = self._vote(name, ttl, lease_id, holder, round_id)
             if outcome.granted and self._trusted_until(sent_at, ttl) > self.clock():
                 return Grant(sent_at=sent_at)
@@ -215,8 +222,7 @@ class RedlockBackend(BaseLockBackend):
     def _vote(self, name: str, ttl: float, lease_id: UUID, holder: str, round_id: str) -> Round:
         keys = [lock_key(self.prefix, name), self.marker]
         args = [str(lease_id), _ms(ttl), holder, round_id, _ms(self.quarantine)]
-        answers = ask_all(self.nodes, scripts.VOTE, keys, args)
-        return Round([_decoded(answer) for answer in answers], self.quorum)
+        return Round(ask_all(self.nodes, scripts.VOTE, keys, args), self.quorum)
 
     def _roll_back(self, name: str, ttl: float, vote: str, outcome: Round) -> None:
         """Take a lost round's votes back everywhere. Waits for nodes that answered, not for silent ones."""
@@ -268,15 +274,6 @@ class RedlockBackend(BaseLockBackend):
             name=name,
             alias=self.alias,
         )
-
-
-def _decoded(answer: Answer) -> Answer:
-    if answer.silence is not None:
-        return answer
-    if answer.value == 1:
-        return Answer(answer.node, (1, ""))
-    verdict, detail = answer.value
-    return Answer(answer.node, (int(verdict), detail.decode()))
 
 
 def _silence(answers: Sequence[Answer]) -> str:

@@ -1,9 +1,9 @@
 """Open connections to Redis servers, each for one exchange at a time and kept for the next.
 
-The connection itself is the library's: protocol, greeting, password, TLS. Its client is not used for the scripts of
+The connection itself is the library's: address, greeting, password, TLS. Its client is not used for the scripts of
 the locks, for two reasons. A quorum is asked by one thread, which sends to every node before it reads from any;
 handing each node to a thread took longer than the answers. And the client's way around a command took as long as the
-command.
+command, its parser's way around ``:1`` half as long.
 
 What must hold: an answer is never read by a later question. So a wire whose exchange was not finished, for whatever
 reason, is closed; and one that has something to say before it was asked was closed by the server, or is out of step.
@@ -14,15 +14,21 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Any, cast
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import InvalidResponse, RedisError
+
+from ..clock import boottime
+from .replies import Word, packed, parsed
 
 _MOST_IDLE = 32  # wires to one server that are kept
+_AT_ONCE = 4096  # bytes; more than any answer to a script of ours
 
-Word = str | int
+Said = Any | RedisError
+"""What a server said, or why it said nothing."""
 
 
 class Wire:
@@ -30,36 +36,60 @@ class Wire:
 
     def __init__(self, client: redis.Redis) -> None:
         pool = client.connection_pool
-        self._connection = pool.connection_class(**pool.connection_kwargs)
-        self._poll: select.poll | None = None
+        self._connection = pool.connection_class(**{**pool.connection_kwargs, "protocol": 2})
+        self._poll = select.poll()
+        self._socket: socket.socket | None = None  # before the first command, and after the end
 
-    @property
-    def socket(self) -> socket.socket | None:
-        """``None`` before the first command, and after the end."""
-        return cast("socket.socket | None", self._connection._sock)  # the library tells it in no other way
-
-    def packed(self, words: Sequence[Word]) -> Sequence[bytes]:
-        """A command as it is sent, the same to every server: for ``send``."""
-        return cast("Sequence[bytes]", self._connection.pack_command(*words))
-
-    def send(self, command: Sequence[bytes]) -> None:
+    def send(self, command: bytes) -> None:
         """Raises ``RedisError``; the wire is to be closed then."""
-        self._connection.send_packed_command(command)
+        ours = self._socket or self._connected()
+        try:
+            ours.sendall(command)
+        except OSError as error:  # also when it would have to wait: the server has not read the last command
+            raise redis.ConnectionError(f"could not send: {error}") from error
 
-    def receive(self) -> Any:
-        """The answer. Raises ``ResponseError`` if that is an error, and another ``RedisError`` if there is none."""
-        return self._connection.read_response()
+    def _connected(self) -> socket.socket:
+        self._connection.connect()
+        ours = cast("socket.socket", self._connection._sock)  # the library tells it in no other way
+        ours.setblocking(False)  # with a time-out, Python asks before each send and read whether it would wait
+        self._poll.register(ours, select.POLLIN)
+        self._socket = ours
+        return ours
+
+    def receive(self, until: float) -> Said:
+        """The whole answer, also if that is an error. Raises ``RedisError`` if there is none ``until`` (boottime)
+        or one too many; the wire is to be closed then.
+        """
+        data = self._read(until)
+        while (reply := parsed(data)) is None:
+            data += self._read(until)
+        said, end = reply
+        if end < len(data):
+            raise InvalidResponse("the server said more than it was asked")
+        return said
+
+    def _read(self, until: float) -> bytes:
+        if self._socket is None:
+            raise redis.ConnectionError("the wire is closed")
+        while True:
+            try:
+                data = self._socket.recv(_AT_ONCE)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                if not self._poll.poll(max(0.0, until - boottime()) * 1000):
+                    raise redis.TimeoutError("no answer in time") from None
+            except OSError as error:
+                raise redis.ConnectionError(f"could not read: {error}") from error
+            else:
+                if data:
+                    return data
+                raise redis.ConnectionError("the server has hung up")
 
     def has_gone(self) -> bool:
         """Whether there is something to read, though nothing was asked: the server has hung up."""
-        if (ours := self.socket) is None:
-            return True
-        if self._poll is None:
-            self._poll = select.poll()
-            self._poll.register(ours, select.POLLIN)
-        return bool(self._poll.poll(0))
+        return self._socket is None or bool(self._poll.poll(0))
 
     def close(self) -> None:
+        self._socket = None
         self._connection.disconnect()
 
     def __del__(self) -> None:
@@ -71,35 +101,32 @@ class Wire:
 class Line:
     """All wires of this process to one server. Any number of threads may use it."""
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, timeout: float) -> None:
         self.client = client
+        self._timeout = timeout
         self._idle: list[Wire] = []
 
     def exchange(self, words: Sequence[Word]) -> Any:
         """The answer to one command; connects if no wire is open. Raises ``RedisError``. Sends nothing twice."""
-        wire = self._open() or Wire(self.client)
+        wire = self.idle() or Wire(self.client)
         try:
-            wire.send(wire.packed(words))
-            answer = wire.receive()
-        except ResponseError:
-            self.give_back(wire)
-            raise
+            wire.send(packed(words))
+            said = wire.receive(boottime() + self._timeout)
         except BaseException:
             wire.close()
             raise
         self.give_back(wire)
-        return answer
+        if isinstance(said, RedisError):
+            raise said
+        return said
 
     def idle(self) -> Wire | None:
-        """A wire for the caller alone, which the server may have hung up meanwhile. ``None``: there is none."""
+        """An open wire for the caller alone. ``None``: there is none."""
         try:
-            return self._idle.pop()
+            while (wire := self._idle.pop()).has_gone():
+                wire.close()
         except IndexError:
             return None
-
-    def _open(self) -> Wire | None:
-        while (wire := self.idle()) is not None and wire.has_gone():
-            wire.close()
         return wire
 
     def give_back(self, wire: Wire) -> None:
@@ -111,5 +138,6 @@ class Line:
 
     def close(self) -> None:
         """Close the wires that no thread is using at the moment."""
-        while (wire := self.idle()) is not None:
-            wire.close()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()

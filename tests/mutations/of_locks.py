@@ -147,15 +147,15 @@ OF_LOCKS = [
     Mutation(
         "the answer that came too late is read by the next question",
         "locks/backends/question.py",
-        r"        for _, _, wire in self\._asked\.values\(\):\n            wire\.close\(\)",
-        "        for _, line, wire in self._asked.values():\n            line.give_back(wire)",
+        r"(receive\(until\)\n            except RedisError as error:\n                )wire\.close\(\)",
+        r"\1line.give_back(wire)",
         (REDLOCK_CONTRACT + "test_an_answer_that_comes_late_is_never_read_by_a_later_question",),
     ),
     Mutation(
         "the wire of an unfinished exchange is kept",
         "locks/backends/wires.py",
-        r"read_response\(\)(.*?        except BaseException:\n            )wire\.close\(\)",
-        r"read_response(disconnect_on_error=False)\1self.give_back(wire)",
+        r"(        except BaseException:\n            )wire\.close\(\)",
+        r"\1self.give_back(wire)",
         (REDIS_CONTRACT + "test_an_answer_that_comes_late_is_never_read_by_a_later_question",),
     ),
     Mutation(

@@ -1,0 +1,112 @@
+"""What is heard on a wire: one whole answer to what was asked on it, or nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
+
+from locks.backends.clients import disconnect, line_to
+from locks.backends.replies import packed, parsed
+from locks.backends.wires import Line
+
+TIMEOUT = 0.5
+
+
+@contextmanager
+def server_that_says(*answers: tuple[bytes, ...]) -> Iterator[Line]:
+    """A line to a server that answers each command with the next of ``answers``, each in the pieces given. It greets
+    like one of before RESP3 and hangs up when it has nothing more to say.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_serve, args=(listener, iter(answers)))
+        thread.start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        try:
+            yield line_to(url, TIMEOUT)
+        finally:
+            disconnect(url, TIMEOUT)
+            socket.create_connection(listener.getsockname()).close()  # ends a server that still waits for somebody
+            thread.join(10)
+
+
+def _serve(listener: socket.socket, answers: Iterator[tuple[bytes, ...]]) -> None:
+    while True:
+        ours, _ = listener.accept()
+        with ours:
+            ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            command = ours.recv(4096)
+            if not command:
+                return
+            while command:
+                if b"CLIENT" in command:  # the library introduces itself, in one go
+                    ours.sendall(b"+OK\r\n" * command.count(b"SETINFO"))
+                else:
+                    for piece in next(answers):
+                        ours.sendall(piece)
+                command = ours.recv(4096)
+
+
+def test_an_answer_that_comes_in_pieces_is_heard_whole() -> None:
+    with server_that_says((b"*2\r\n$5", b"\r\nhel", b"lo\r", b"\n:-2", b"\r\n"), (b":1\r\n",)) as line:
+        assert line.exchange(["ANY"]) == [b"hello", -2]
+        assert line.exchange(["ANY"]) == 1
+
+
+def test_one_answer_too_many_is_never_heard_by_the_next_question() -> None:
+    with server_that_says((b":1\r\n:2\r\n",), (b":3\r\n",)) as line:
+        with pytest.raises(InvalidResponse):
+            line.exchange(["ANY"])
+        assert line.exchange(["ANY"]) == 3
+
+
+def test_half_an_answer_is_none() -> None:
+    with server_that_says((b"$5\r\nhel",), (b":3\r\n",)) as line:
+        with pytest.raises(redis.TimeoutError):
+            line.exchange(["ANY"])
+        assert line.exchange(["ANY"]) == 3
+
+
+def test_an_error_is_the_librarys_and_ends_no_wire() -> None:
+    with server_that_says((b"-NOSCRIPT No such\r\n",), (b"-MISCONF no disk\r\n",), (b":1\r\n",)) as line:
+        with pytest.raises(NoScriptError):
+            line.exchange(["ANY"])
+        with pytest.raises(ResponseError, match=r"^MISCONF no disk"):
+            line.exchange(["ANY"])
+        wire = line.idle()
+        assert wire is not None
+        line.give_back(wire)
+        assert line.exchange(["ANY"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (b":-7\r\n", -7),
+        (b"+OK\r\n", b"OK"),
+        (b"$0\r\n\r\n", b""),
+        (b"$4\r\n\r\n:1\r\n", b"\r\n:1"),
+        (b"$-1\r\n", None),
+        (b"*-1\r\n", None),
+        (b"*0\r\n", []),
+        (b"*2\r\n*1\r\n:1\r\n$1\r\na\r\n", [[1], b"a"]),
+    ],
+)
+def test_each_kind_of_answer_and_where_it_ends(said: bytes, value: object) -> None:
+    assert parsed(said + b":9\r\n") == (value, len(said))
+    assert all(parsed(said[:end]) is None for end in range(len(said)))
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n", b":one\r\n", b"$many\r\n", b"*?\r\n", b"_\r\n"])
+def test_what_is_no_answer_is_an_error_of_redis(said: bytes) -> None:
+    with pytest.raises(RedisError):
+        parsed(said)
+
+
+def test_a_command_is_counted_in_bytes() -> None:
+    assert packed(["ANY", "Köln", 30000, ""]) == b"*4\r\n$3\r\nANY\r\n$5\r\nK\xc3\xb6ln\r\n$5\r\n30000\r\n$0\r\n\r\n"
