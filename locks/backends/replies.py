@@ -39,6 +39,8 @@ def parsed(data: bytes, at: int = 0) -> tuple[Any, int] | None:
         return _error(word.decode(errors="replace")), end
     if kind == b"+":
         return word, end
+    if kind == b"_":  # of RESP3, for which a URL may ask
+        return None, end
     raise InvalidResponse(f"no answer begins with {kind!r}")
 
 

@@ -36,7 +36,7 @@ class Wire:
 
     def __init__(self, client: redis.Redis) -> None:
         pool = client.connection_pool
-        self._connection = pool.connection_class(**{**pool.connection_kwargs, "protocol": 2})
+        self._connection = pool.connection_class(**pool.connection_kwargs)
         self._poll = select.poll()
         self._socket: socket.socket | None = None  # before the first command, and after the end
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ import pytest
 import redis
 from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
 
+from aegis_site.embedded import Services
 from locks.backends.clients import disconnect, line_to
 from locks.backends.replies import packed, parsed
 from locks.backends.wires import Line
@@ -84,6 +86,19 @@ def test_an_error_is_the_librarys_and_ends_no_wire() -> None:
         assert line.exchange(["ANY"]) == 1
 
 
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_url_may_ask_for_either_protocol(services: Services, protocol: int) -> None:
+    url = f"{services.redis['locks'].url}?protocol={protocol}"
+    line, key = line_to(url, TIMEOUT), f"wires:{uuid.uuid4()}"
+    try:
+        assert line.exchange(["GET", key]) is None
+        assert line.exchange(["EVAL", "return {KEYS[1], 1, {}}", 1, key]) == [key.encode(), 1, []]
+        with pytest.raises(NoScriptError):
+            line.exchange(["EVALSHA", "0" * 40, 0])
+    finally:
+        disconnect(url, TIMEOUT)
+
+
 @pytest.mark.parametrize(
     ("said", "value"),
     [
@@ -93,6 +108,7 @@ def test_an_error_is_the_librarys_and_ends_no_wire() -> None:
         (b"$4\r\n\r\n:1\r\n", b"\r\n:1"),
         (b"$-1\r\n", None),
         (b"*-1\r\n", None),
+        (b"_\r\n", None),
         (b"*0\r\n", []),
         (b"*2\r\n*1\r\n:1\r\n$1\r\na\r\n", [[1], b"a"]),
     ],
@@ -102,7 +118,7 @@ def test_each_kind_of_answer_and_where_it_ends(said: bytes, value: object) -> No
     assert all(parsed(said[:end]) is None for end in range(len(said)))
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n", b":one\r\n", b"$many\r\n", b"*?\r\n", b"_\r\n"])
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n", b":one\r\n", b"$many\r\n", b"*?\r\n", b">1\r\n"])
 def test_what_is_no_answer_is_an_error_of_redis(said: bytes) -> None:
     with pytest.raises(RedisError):
         parsed(said)
