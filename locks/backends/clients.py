@@ -18,9 +18,8 @@ from redis.retry import Retry
 
 from ..base import LeaseInfo, validate_name
 from .params import ParamsValidator
-from .replies import Word
 from .scripts import Script
-from .wires import Line
+from .wires import Line, Word
 
 DEFAULT_PREFIX = "aegis"
 FOREIGN = "somebody who wrote no lease: look at the key, and delete it where it is a mistake"
