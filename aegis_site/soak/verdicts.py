@@ -17,7 +17,7 @@ from aegis_site.soak.catalog import PERIOD, TTL
 from aegis_site.soak.history import Fate, History, Start, Stay
 from aegis_site.soak.injection import Fault
 from aegis_site.soak.plan import FaultKind
-from aegis_site.soak.promises import overlap_is_promised_away
+from aegis_site.soak.promises import UNWATCHED, overlap_is_promised_away
 
 # A dead holder's name is free again after its TTL; the next fire time, a pass and a delivery come on top, seconds.
 TAKEOVER_EXTRA = 4.0
@@ -118,10 +118,17 @@ def _overlaps(history: History) -> Iterator[Finding]:
                 what=Broken.OVERLAP, alias=stay.alias, schedule=stay.schedule,
                 detail=f"execution {stay.execution} entered {before.ended - stay.entered:.2f} s before"
                 f" {before.execution} was out",
-                faults=faults, promised=overlap_is_promised_away(stay.alias, stay.schedule, faults),
+                faults=faults,
+                promised=overlap_is_promised_away(stay.alias, stay.schedule, faults)
+                and not _outlived(stay.alias, stay.entered - before.entered),
             )  # fmt: skip
         if before is None or stay.ended > before.ended:
             inside[stay.name] = stay
+
+
+def _outlived(alias: str, seconds: float) -> bool:
+    """Whether a body was inside for longer than its claim, which nobody prolongs: what follows needs no fault."""
+    return alias in UNWATCHED and seconds > TTL
 
 
 def _stale(history: History) -> Iterator[Finding]:
@@ -196,7 +203,7 @@ def _unexplained(history: History) -> Iterator[Finding]:
             detail = f"execution {start.execution} is {start.state}"
             yield Finding(
                 what=Broken.UNEXPLAINED, alias=start.alias, schedule=start.schedule, detail=detail, faults=faults,
-                promised=not faults,
+                promised=not faults and not _outlived(start.alias, end - history.boot(start.started_at)),
             )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from aegis_site.soak.catalog import TTL
 from aegis_site.soak.history import Effect, Fate, History, Start, Stay, stays
 from aegis_site.soak.injection import Fault
 from aegis_site.soak.plan import FaultKind
@@ -219,6 +220,21 @@ def test_nothing_stops_a_body_whose_claim_nobody_watches() -> None:
     assert overlap_is_promised_away("redis", "redis-interrupt-1", cut)
     assert not overlap_is_promised_away("redis", "redis-short-1", cut)
     assert not overlap_is_promised_away("optimistic", "optimistic-interrupt-1", cut)
+
+
+@pytest.mark.parametrize(("alias", "long", "promised"), [
+    ("optimistic", TTL + 1, False), ("optimistic", TTL - 1, True), ("database", TTL + 1, True),
+])  # fmt: skip
+def test_a_claim_that_its_body_outlives_promises_nothing_more(alias: str, long: float, promised: bool) -> None:
+    """As on a machine that is short of time. What others do about it, renew, is a promise."""
+    history = healthy(9, alias)
+    left = history.boot(BASE) + 1.1 + long
+    history.stays[:] = [
+        replace(history.stays[0], ended=left + 0.5, how="lost"), stay(9, left, left + 0.2, alias=alias)
+    ]  # fmt: skip
+    history.starts[0] = replace(history.starts[0], state="lost", ended_at=BASE + timedelta(seconds=1.6 + long))
+    found = {finding.what: finding.promised for finding in findings(history)}
+    assert (found[Broken.OVERLAP], found[Broken.UNEXPLAINED]) == (promised, promised)
 
 
 def test_a_late_takeover_is_seen_and_counted_from_the_death() -> None:
