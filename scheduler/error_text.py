@@ -12,6 +12,8 @@ _IN_URL = re.compile(r"(://[^\s:/?#@]*):\S*@")
 _NAMED = re.compile(
     r"(?i)((?:password|passwd|pwd|secret_?key|api_?key)[\"']?\s*[=:]\s*)('[^']*'|\"[^\"]*\"|[^\s,;]+)"
 )
+# What Python says of a URL whose unquoted password holds a /, # or ?: it takes the part before that for the port.
+_PORT = re.compile(r"(Port could not be cast to integer value as )('.*'|\".*\")")
 
 
 def describe(raised: BaseException) -> str:
@@ -29,5 +31,5 @@ def storable(text: str, limit: int) -> str:
     That is NUL, and lone surrogates, which have no encoding. Without this a body that raised ``ValueError("\\0")``
     could not be recorded as failed.
     """
-    clean = _NAMED.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1:{HIDDEN}@", text[: 4 * limit]))
+    clean = _PORT.sub(rf"\1{HIDDEN}", _NAMED.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1:{HIDDEN}@", text[: 4 * limit])))
     return clean.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()[:limit]

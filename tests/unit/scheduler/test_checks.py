@@ -191,7 +191,12 @@ def test_an_attribute_that_nothing_reads(conf: Any) -> None:
 
 def test_a_broker_url_that_celery_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what looks like the place for the time-out: Celery takes no options from the URL."""
-    for url in (f"{current_app.conf.broker_url}?visibility_timeout=7200", "carrier-pigeon://u:hunter2@host/"):
+    for url in (
+        f"{current_app.conf.broker_url}?visibility_timeout=7200",
+        "carrier-pigeon://u:hunter2@host/",
+        "amqp://u:hunter2/unquoted@host:5672//",
+        "amqp://u:hunter2'#unquoted@host:5672//",
+    ):
         monkeypatch.setenv("CELERY_BROKER_URL", url)
         (message,) = checks.check_broker()
         assert message.id == "aegis.scheduler.E010"
