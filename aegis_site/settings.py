@@ -89,7 +89,13 @@ AEGIS = {"IMPACT": "aegis_site.demo.impact.impact"}
 CELERY_BROKER_URL = STORES.broker_url
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Without time-outs a broker that swallows packets would hang a publish, and with it a whole beat pass.
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 3, "socket_timeout": 3}
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_connect_timeout": 3,  # Redis
+    "socket_timeout": 3,
+    "read_timeout": 3,  # RabbitMQ
+    "write_timeout": 3,
+    "confirm_publish": True,
+}
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"

@@ -32,7 +32,14 @@ from scheduler.task import ExclusiveTask
 SCHEDULER = "scheduler.beat:CatalogScheduler"
 SPELT = (SCHEDULER, "scheduler.beat.CatalogScheduler", "aegis")  # as Celery takes it
 REDIS = ("redis", "rediss", "sentinel", "valkey", "valkeys")
-LONGEST_WAIT = "socket_timeout"
+# By transport: what it calls the longest wait for an answer, and what to set.
+TIME_OUTS = {
+    **dict.fromkeys(REDIS, ("socket_timeout", "{'socket_connect_timeout': 3, 'socket_timeout': 3}")),
+    **dict.fromkeys(
+        ("amqp", "amqps", "pyamqp"),
+        ("read_timeout", "{'read_timeout': 3, 'write_timeout': 3, 'confirm_publish': True}"),
+    ),
+}
 
 
 def register() -> None:
@@ -197,10 +204,11 @@ def _visibility(seen: visibility.Visibility) -> Iterator[CheckMessage]:
 
 def _time_outs() -> Iterator[CheckMessage]:
     options = current_app.conf.broker_transport_options or {}
-    if current_app.connection_for_write().transport_cls in REDIS and not options.get(LONGEST_WAIT):
+    longest, remedy = TIME_OUTS.get(current_app.connection_for_write().transport_cls, ("", ""))
+    if longest and not options.get(longest):
         yield CheckWarning(
-            "The broker has no socket_timeout: one that swallows packets holds up a beat.",
-            hint=f"Set {visibility.setting()} = {{'socket_connect_timeout': 3, 'socket_timeout': 3}}.",
+            f"The broker has no {longest}: one that swallows packets holds up a beat.",
+            hint=f"Set {visibility.setting()} = {remedy}.",
             id="aegis.scheduler.W003",
         )
 

@@ -26,6 +26,8 @@ logger = logging.getLogger("aegis.publisher")
 OWN = ("queue", "exchange", "routing_key", "priority", "compression", "delivery_mode", "time_limit",
        "soft_time_limit", "ignore_result")  # fmt: skip
 
+UNREAD = 60.0  # seconds that RabbitMQ keeps a worker's broadcast queue which nobody reads
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -53,16 +55,32 @@ def publish(ticks: Sequence[Tick]) -> Published:
             denied_join_result(),
             current_app.producer_pool.acquire(block=True, timeout=conf("PUBLISH_TIMEOUT")) as producer,
         ):
+            _connect(producer.connection)
             for tick in ticks:
                 if _sends(tick, producer):
                     sent.append(tick.id)  # noqa: PERF401 - those before a failure count
     except _broker_errors() as trouble:
         logger.warning(
-            "published %d of %d ticks, the broker failed: %s", len(sent), len(ticks), type(trouble).__name__,
+            "published %d of %d ticks, the broker failed: %s",
+            len(sent), len(ticks), type(trouble.__cause__ or trouble).__name__,
             extra={"action": "publish_failed"},
         )  # fmt: skip
         return Published(sent, broker_failed=True)
     return Published(sent)
+
+
+def _connect(connection: Any) -> None:
+    """Once to each of its servers, where it is not open. Raises ``OperationalError``.
+
+    The driver of RabbitMQ would go on trying for several seconds, and a login that is refused would look like a
+    fault of each message.
+    """
+    try:
+        connection.ensure_connection(
+            max_retries=len(connection.alt), interval_start=0, timeout=conf("PUBLISH_TIMEOUT")
+        )
+    except Exception as trouble:  # whatever a driver raises
+        raise OperationalError("no connection") from trouble.__cause__ or trouble
 
 
 def _sends(tick: Tick, producer: Any) -> bool:
@@ -141,9 +159,11 @@ def broadcast_queue() -> Broadcast:
     """The queue of deliveries to every worker: each process that reads it gets one of its own.
 
     The routing key is named because Redis matches it even for a fanout exchange; left out, it would be the name
-    of the project's default queue. Raises ``ImproperlyConfigured`` where no worker listens.
+    of the project's default queue. RabbitMQ keeps the queue of a worker that ended while the broker was down, and
+    would fill it for ever: it is deleted when it has had no reader for a while.
+    Raises ``ImproperlyConfigured`` where no worker listens.
     """
     name = conf("BROADCAST_QUEUE")
     if name is None:
         raise ImproperlyConfigured(NO_BROADCAST)
-    return Broadcast(name, routing_key=name)
+    return Broadcast(name, routing_key=name, expires=UNREAD)

@@ -105,13 +105,16 @@ class Server(ABC):
             self.name,
             command,
             log=self.log,
-            env=clean_environment(),
+            env=self._environment(),
             cwd=Path("/"),
             stop_signal=self.stop_signal,
             death_signal=self.stop_signal,
             identity=self.place.identity,
         )
         return self.process
+
+    def _environment(self) -> dict[str, str]:
+        return clean_environment()
 
     @abstractmethod
     def _command(self) -> list[str | Path]:

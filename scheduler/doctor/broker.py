@@ -124,7 +124,11 @@ def _why(one: Scheduled) -> str:
 
 
 def _consumer_timeout(late: Sequence[Scheduled]) -> Finding:
-    """RabbitMQ closes the channel of a message that is not acknowledged in time, and delivers it again."""
+    """RabbitMQ closes the channel of a message that is not acknowledged in time, and delivers it again.
+
+    Celery takes the closing for a fault that it cannot mend: the worker takes no more messages, lets its bodies end,
+    and ends itself with status 1.
+    """
     long = [one for one in late if _span(one) >= CONSUMER_TIMEOUT or not one.time_limit]
     if not long:
         return ok(
@@ -132,6 +136,6 @@ def _consumer_timeout(late: Sequence[Scheduled]) -> Finding:
         )
     return warn(
         TOPIC, f"{named(one.name for one in long)} ack late and may take longer than RabbitMQ's consumer_timeout, "
-        f"{CONSUMER_TIMEOUT:g} s unless changed: it then delivers a copy",
+        f"{CONSUMER_TIMEOUT:g} s unless changed: it delivers a copy, and the worker ends when the body has ended",
         "Raise consumer_timeout in rabbitmq.conf, give the tasks a hard time limit, or ack early.",
     )  # fmt: skip

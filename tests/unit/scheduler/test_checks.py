@@ -220,6 +220,15 @@ def test_a_broker_without_time_outs(options: Any) -> None:
     assert ids(checks.check_broker()) == ["W003"]
 
 
+def test_rabbitmq_calls_its_time_out_otherwise(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", "amqp://u:hunter2@127.0.0.1:1//")
+    options(socket_timeout=3)
+    (message,) = checks.check_broker()
+    assert message.id == "aegis.scheduler.W003" and "'read_timeout': 3" in str(message.hint)
+    options(read_timeout=3)
+    assert checks.check_broker() == []
+
+
 @pytest.mark.parametrize(
     ("accepted", "found"),
     [(["pickle"], ["W010"]), ([], ["W010"]), (["json", "pickle"], []), (["application/json"], []), (None, [])],
