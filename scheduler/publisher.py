@@ -73,12 +73,10 @@ def _connect(connection: Any) -> None:
     """Once to each of its servers, where it is not open. Raises ``OperationalError``.
 
     The driver of RabbitMQ would go on trying for several seconds, and a login that is refused would look like a
-    fault of each message.
+    fault of each message. No time-out for all of them: the first that swallows packets would use it up.
     """
     try:
-        connection.ensure_connection(
-            max_retries=len(connection.alt), interval_start=0, timeout=conf("PUBLISH_TIMEOUT")
-        )
+        connection.ensure_connection(max_retries=max(0, len(connection.alt) - 1), interval_start=0)
     except Exception as trouble:  # whatever a driver raises
         raise OperationalError("no connection") from trouble.__cause__ or trouble
 

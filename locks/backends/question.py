@@ -16,8 +16,8 @@ Server = TypeVar("Server")
 class Question(Generic[Server]):
     """``command`` is sent on each line before an answer is read from any.
 
-    Only a wire whose answer was read whole is given back. Any other is closed, at the latest when nobody has it any
-    more: what is said on it later is not heard by anybody.
+    Only a wire whose answer was read whole is given back. Any other is closed: what is said on it later is not heard
+    by anybody.
     """
 
     def __init__(self, command: bytes) -> None:
@@ -48,13 +48,22 @@ class Question(Generic[Server]):
         each of them.
         """
         until = boottime() + patience
-        for to, line, wire in reversed(self._asked):
-            try:
-                said = wire.receive(until)
-            except RedisError as error:
+        try:
+            while self._asked:
+                to, line, wire = self._asked[-1]
+                self._said.append((to, _heard(line, wire, until)))
+                self._asked.pop()
+        finally:
+            for _, _, wire in self._asked:  # something of ours was raised in the middle
                 wire.close()
-                said = error
-            else:
-                line.give_back(wire)
-            self._said.append((to, said))
         return self._said
+
+
+def _heard(line: Line, wire: Wire, until: float) -> Said:
+    try:
+        said = wire.receive(until)
+    except RedisError as error:
+        wire.close()
+        return error
+    line.give_back(wire, said)
+    return said

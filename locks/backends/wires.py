@@ -21,13 +21,14 @@ from typing import Any, cast
 import hiredis
 import redis
 from redis.connection import DefaultParser
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import InvalidResponse, ReadOnlyError, RedisError
 
 from ..clock import boottime
 
 _MOST_IDLE = 32  # wires to one server that are kept
 _AT_ONCE = 4096  # bytes; more than any answer to a script of ours
 _UNFINISHED = object()
+_OF_THE_WIRE = (redis.ConnectionError, ReadOnlyError)
 
 Word = str | int
 Said = Any | RedisError
@@ -44,7 +45,8 @@ class Wire:
 
     def __init__(self, client: redis.Redis) -> None:
         pool = client.connection_pool
-        self._connection = pool.connection_class(**pool.connection_kwargs)
+        # RESP2, whatever the URL says: with RESP3 a server may say something unasked before it answers.
+        self._connection = pool.connection_class(**{**pool.connection_kwargs, "protocol": 2})
         self._poll = select.poll()
         self._socket: socket.socket | None = None  # before the first command, and after the end
         self._reader = hiredis.Reader(
@@ -74,7 +76,12 @@ class Wire:
         said: Said = _UNFINISHED
         while said is _UNFINISHED:
             self._reader.feed(self._read(until))
-            said = self._reader.gets()
+            try:
+                said = self._reader.gets()
+            except ValueError as error:  # of an error that the library cannot read
+                raise InvalidResponse(str(error)) from error
+            if said is _UNFINISHED and boottime() > until:
+                raise redis.TimeoutError("no whole answer in time")
         if self._reader.has_data():
             raise InvalidResponse("the server said more than it was asked")
         return said
@@ -126,7 +133,7 @@ class Line:
         except BaseException:
             wire.close()
             raise
-        self.give_back(wire)
+        self.give_back(wire, said)
         if isinstance(said, RedisError):
             raise said
         return said
@@ -140,9 +147,11 @@ class Line:
             return None
         return wire
 
-    def give_back(self, wire: Wire) -> None:
-        """After a finished exchange only."""
-        if len(self._idle) < _MOST_IDLE:
+    def give_back(self, wire: Wire, said: Said) -> None:
+        """After a finished exchange only. A server that wants a login first, or only reads now, may be another one or
+        take it at the next greeting, so its wire is closed.
+        """
+        if len(self._idle) < _MOST_IDLE and not isinstance(said, _OF_THE_WIRE):
             self._idle.append(wire)
         else:
             wire.close()

@@ -82,7 +82,7 @@ def test_a_lease_over_tls_is_as_any_other_and_needs_one_wire(
 def test_a_certificate_that_nobody_known_has_signed_is_no_store(alias: str, doors: list[TlsDoor], name: str) -> None:
     backend = over_tls(alias, doors, None)
     try:
-        with pytest.raises(LockUnavailable, match=r"certificate|5 of 5|0 of 5"):
+        with pytest.raises(LockUnavailable, match="certificate" if alias == "redis" else "0 of 5"):
             backend.acquire(name)
     finally:
         backend.close()

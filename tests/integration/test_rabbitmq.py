@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,6 +183,20 @@ def test_a_queue_that_is_declared_otherwise_holds_up_no_other_tick(
     assert "inequivalent arg 'x-max-priority'" in caplog.text
 
 
+def test_the_next_server_of_a_list_is_asked_in_the_same_pass(
+    broker: RabbitServer, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Though the first, which swallows everything, took longer than a pass waits for a free connection."""
+    settings.AEGIS = {**settings.AEGIS, "PUBLISH_TIMEOUT": 0.5}
+    tick = make_tick(make_schedule("one"))
+    with socket.create_server(("127.0.0.1", 0)) as swallowing:
+        first = f"amqp://127.0.0.1:{swallowing.getsockname()[1]}//"
+        monkeypatch.setitem(app.conf, "broker_connection_timeout", 1.0)
+        monkeypatch.setitem(app.conf, "broker_write_url", f"{first};{broker.url}")
+        connect_anew()
+        assert publish([tick]).ids == [tick.id]
+
+
 def test_a_broker_that_refuses_is_tried_once_a_pass(
     broker: RabbitServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,7 +233,7 @@ def test_a_broker_that_swallows_everything_does_not_hold_up_a_pass(
         wait_until(lambda: published, timeout=20, message="the pass is over")
     finally:
         broker.resume()
-        thread.join()
+        thread.join(20)
     assert published == [Published([], broker_failed=True)]
     assert publish([first, then]).ids == [first.id, then.id]
 

@@ -24,7 +24,7 @@ class TlsDoor:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     def _accept(self) -> None:
@@ -33,7 +33,7 @@ class TlsDoor:
                 client, _ = self._listener.accept()
                 self.accepted += 1
                 self._open.append(client)
-                self._threads.append(threading.Thread(target=self._pass, args=(client,)))
+                self._threads.append(threading.Thread(target=self._pass, args=(client,), daemon=True))
                 self._threads[-1].start()
 
     def _pass(self, client: socket.socket) -> None:
@@ -44,6 +44,7 @@ class TlsDoor:
             socket.create_connection(self._target, PATIENCE) as server,
             self._context.wrap_socket(client, server_side=True) as near,
         ):
+            self._open.append(near)
             while True:
                 ready = [near] if near.pending() else select.select([near, server], [], [])[0]
                 for side in ready:

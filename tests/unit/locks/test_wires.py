@@ -14,7 +14,8 @@ from redis.exceptions import InvalidResponse, NoScriptError, RedisError, Respons
 
 from aegis_site.embedded import Services
 from locks.backends.clients import disconnect, line_to
-from locks.backends.wires import Line, packed
+from locks.backends.wires import Line, Wire, packed
+from locks.testing import wait_until
 
 TIMEOUT = 0.5
 
@@ -81,8 +82,34 @@ def test_an_error_is_the_librarys_and_ends_no_wire() -> None:
             line.exchange(["ANY"])
         wire = line.idle()
         assert wire is not None
-        line.give_back(wire)
+        line.give_back(wire, None)
         assert line.exchange(["ANY"]) == 1
+
+
+@pytest.mark.parametrize("said", [b"-NOAUTH Authentication required.\r\n", b"-READONLY it is a replica now\r\n"])
+def test_a_server_that_may_be_another_one_next_time_is_greeted_anew(said: bytes) -> None:
+    with server_that_says((said,), (b":1\r\n",)) as line:
+        with pytest.raises(RedisError):
+            line.exchange(["ANY"])
+        assert line.idle() is None
+        assert line.exchange(["ANY"]) == 1
+
+
+def test_an_error_that_the_library_cannot_read_is_one_of_redis() -> None:
+    with server_that_says((b"-MOVED nowhere\r\n",), (b":1\r\n",)) as line:
+        with pytest.raises(RedisError):
+            line.exchange(["ANY"])
+        assert line.exchange(["ANY"]) == 1
+
+
+def test_an_answer_that_goes_on_and_on_ends_with_the_time() -> None:
+    with server_that_says((b"*3\r\n:1\r\n",)) as line:
+        wire = Wire(line.client)
+        wire.send(packed(["ANY"]))
+        wait_until(wire.has_gone, what="something has arrived")
+        with pytest.raises(redis.TimeoutError, match="no whole answer"):
+            wire.receive(0.0)
+        wire.close()
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -90,6 +117,7 @@ def test_a_url_may_ask_for_either_protocol(services: Services, protocol: int) ->
     url = f"{services.redis['locks'].url}?protocol={protocol}"
     line, key = line_to(url, TIMEOUT), f"wires:{uuid.uuid4()}"
     try:
+        assert b"resp=2" in line.exchange(["CLIENT", "INFO"]), "nothing is said unasked"
         assert line.exchange(["GET", key]) is None
         assert line.exchange(["EVAL", "return {KEYS[1], 1, {}}", 1, key]) == [key.encode(), 1, []]
         with pytest.raises(NoScriptError):
