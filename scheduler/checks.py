@@ -36,7 +36,7 @@ REDIS = ("redis", "rediss", "sentinel", "valkey", "valkeys")
 TIME_OUTS = {
     **dict.fromkeys(REDIS, ("socket_timeout", "{'socket_connect_timeout': 3, 'socket_timeout': 3}")),
     **dict.fromkeys(
-        ("amqp", "amqps", "pyamqp"),
+        ("amqp", "pyamqp"),  # over amqps its driver heeds neither
         ("read_timeout", "{'read_timeout': 3, 'write_timeout': 3, 'confirm_publish': True}"),
     ),
 }
