@@ -16,13 +16,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 SCHEMA = "billing"
 HOLD = """
+import signal
 from locks import lock_backends
 from scheduler.models import LockName
 LockName.objects.create(name="shared", alias_wanted="database", alias_in_force="database")
 for alias in ("database", "optimistic", "advisory", "row_lock"):
     assert lock_backends[alias].acquire("shared." + alias, ttl=60) is not None, alias
 print("holds all")
-input()
+signal.pause()
 """
 
 
