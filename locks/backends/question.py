@@ -50,9 +50,8 @@ class Question(Generic[Server]):
         until = boottime() + patience
         try:
             while self._asked:
-                to, line, wire = self._asked[-1]
+                to, line, wire = self._asked.pop()
                 self._said.append((to, _heard(line, wire, until)))
-                self._asked.pop()
         finally:
             for _, _, wire in self._asked:  # something of ours was raised in the middle
                 wire.close()
@@ -62,8 +61,10 @@ class Question(Generic[Server]):
 def _heard(line: Line, wire: Wire, until: float) -> Said:
     try:
         said = wire.receive(until)
-    except RedisError as error:
+    except BaseException as error:
         wire.close()
-        return error
+        if isinstance(error, RedisError):
+            return error
+        raise
     line.give_back(wire, said)
     return said

@@ -147,8 +147,8 @@ OF_LOCKS = [
     Mutation(
         "the answer that came too late is read by the next question",
         "locks/backends/question.py",
-        r"(receive\(until\)\n            except RedisError as error:\n                )wire\.close\(\)",
-        r"\1line.give_back(wire)",
+        r"(receive\(until\)\n    except BaseException as error:\n        )wire\.close\(\)",
+        r"\1line.give_back(wire, None)",
         (REDLOCK_CONTRACT + "test_an_answer_that_comes_late_is_never_read_by_a_later_question",),
     ),
     Mutation(
