@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import UUID
 
 import redis
@@ -18,8 +18,9 @@ from redis.retry import Retry
 
 from ..base import LeaseInfo, validate_name
 from .params import ParamsValidator
+from .replies import Word
 from .scripts import Script
-from .wires import Line, Word
+from .wires import Line
 
 DEFAULT_PREFIX = "aegis"
 FOREIGN = "somebody who wrote no lease: look at the key, and delete it where it is a mistake"
@@ -68,12 +69,14 @@ def client_for(url: str, timeout: float) -> redis.Redis:
 
 
 def _new_client(url: str, timeout: float) -> redis.Redis:
+    parts = urlsplit(url)
+    query = urlencode([(name, value) for name, value in parse_qsl(parts.query, True) if name != "protocol"])
     return redis.Redis.from_url(
-        url,
+        parts._replace(query=query).geturl() if "protocol=" in parts.query else url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
-        protocol=2,  # needs no greeting: one exchange less on a new connection
+        protocol=2,  # whatever the URL says: needs no greeting, and nothing is said unasked before an answer
     )
 
 

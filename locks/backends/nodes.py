@@ -17,8 +17,9 @@ from redis.exceptions import NoScriptError, RedisError
 from ..clock import boottime
 from .clients import by_digest, disconnect, in_full, line_to, run, server_of
 from .question import Question
+from .replies import Word, packed
 from .scripts import RELEASE, Script
-from .wires import Line, Said, Word, packed
+from .wires import Line, Said
 
 _THREADS = 32  # upper bound per process; they are started as they are needed
 _FIRST_RETRY = 0.5  # seconds until a node that was silent is told again; doubles up to ...

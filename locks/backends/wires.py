@@ -1,9 +1,9 @@
 """Open connections to Redis servers, each for one exchange at a time and kept for the next.
 
-The connection itself is the library's: address, greeting, password, TLS; commands are packed and answers parsed by
-hiredis. The library's client is not used for the scripts of the locks, for two reasons. A quorum is asked by one
-thread, which sends to every node before it reads from any; handing each node to a thread took longer than the
-answers. And the client's way around a command took as long as the command.
+The connection itself is the library's: address, greeting, password, TLS. Its client is not used for the scripts of
+the locks, for two reasons. A quorum is asked by one thread, which sends to every node before it reads from any;
+handing each node to a thread took longer than the answers. And the client's way around a command took as long as the
+command, its parser's way around ``:1`` half as long.
 
 What must hold: an answer is never read by a later question. So a wire whose exchange was not finished, for whatever
 reason, is closed; and one that has something to say before it was asked was closed by the server, or is out of step.
@@ -18,26 +18,18 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, cast
 
-import hiredis
 import redis
-from redis.connection import DefaultParser
 from redis.exceptions import InvalidResponse, ReadOnlyError, RedisError
 
 from ..clock import boottime
+from .replies import Word, packed, parsed
 
 _MOST_IDLE = 32  # wires to one server that are kept
 _AT_ONCE = 4096  # bytes; more than any answer to a script of ours
-_UNFINISHED = object()
 _OF_THE_WIRE = (redis.ConnectionError, ReadOnlyError)
 
-Word = str | int
 Said = Any | RedisError
 """What a server said, or why it said nothing."""
-
-
-def packed(words: Sequence[Word]) -> bytes:
-    """A command as it is sent, the same to every server."""
-    return cast("bytes", hiredis.pack_command(tuple(words)))  # type: ignore[arg-type]  # its stub means one word
 
 
 class Wire:
@@ -45,13 +37,9 @@ class Wire:
 
     def __init__(self, client: redis.Redis) -> None:
         pool = client.connection_pool
-        # RESP2, whatever the URL says: with RESP3 a server may say something unasked before it answers.
-        self._connection = pool.connection_class(**{**pool.connection_kwargs, "protocol": 2})
+        self._connection = pool.connection_class(**pool.connection_kwargs)
         self._poll = select.poll()
         self._socket: socket.socket | None = None  # before the first command, and after the end
-        self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_UNFINISHED
-        )
 
     def send(self, command: bytes) -> None:
         """Raises ``RedisError``; the wire is to be closed then."""
@@ -73,16 +61,13 @@ class Wire:
         """The whole answer, also if that is an error. Raises ``RedisError`` if there is none ``until`` (boottime)
         or one too many; the wire is to be closed then.
         """
-        said: Said = _UNFINISHED
-        while said is _UNFINISHED:
-            self._reader.feed(self._read(until))
-            try:
-                said = self._reader.gets()
-            except ValueError as error:  # of an error that the library cannot read
-                raise InvalidResponse(str(error)) from error
-            if said is _UNFINISHED and boottime() > until:
+        data = self._read(until)
+        while (reply := parsed(data)) is None:
+            if boottime() > until:
                 raise redis.TimeoutError("no whole answer in time")
-        if self._reader.has_data():
+            data += self._read(until)
+        said, end = reply
+        if end < len(data):
             raise InvalidResponse("the server said more than it was asked")
         return said
 

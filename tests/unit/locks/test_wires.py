@@ -14,7 +14,8 @@ from redis.exceptions import InvalidResponse, NoScriptError, RedisError, Respons
 
 from aegis_site.embedded import Services
 from locks.backends.clients import disconnect, line_to
-from locks.backends.wires import Line, Wire, packed
+from locks.backends.replies import packed, parsed
+from locks.backends.wires import Line, Wire
 from locks.testing import wait_until
 
 TIMEOUT = 0.5
@@ -126,12 +127,28 @@ def test_a_url_may_ask_for_either_protocol(services: Services, protocol: int) ->
         disconnect(url, TIMEOUT)
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n", b":one\r\n", b"$many\r\n", b"*?\r\n"])
-def test_what_is_no_answer_is_an_error_of_redis_and_ends_the_wire(said: bytes) -> None:
-    with server_that_says((said,), (b":3\r\n",)) as line:
-        with pytest.raises(RedisError):
-            line.exchange(["ANY"])
-        assert line.exchange(["ANY"]) == 3
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (b":-7\r\n", -7),
+        (b"+OK\r\n", b"OK"),
+        (b"$0\r\n\r\n", b""),
+        (b"$4\r\n\r\n:1\r\n", b"\r\n:1"),
+        (b"$-1\r\n", None),
+        (b"*-1\r\n", None),
+        (b"*0\r\n", []),
+        (b"*2\r\n*1\r\n:1\r\n$1\r\na\r\n", [[1], b"a"]),
+    ],
+)
+def test_each_kind_of_answer_and_where_it_ends(said: bytes, value: object) -> None:
+    assert parsed(said + b":9\r\n") == (value, len(said))
+    assert all(parsed(said[:end]) is None for end in range(len(said)))
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n", b":one\r\n", b"$many\r\n", b"*?\r\n", b">1\r\n"])
+def test_what_is_no_answer_is_an_error_of_redis(said: bytes) -> None:
+    with pytest.raises(RedisError):
+        parsed(said)
 
 
 def test_a_command_is_counted_in_bytes() -> None:
