@@ -133,10 +133,11 @@ class TestAdvisory(RestingSessions, SessionBackendContract):
         """A standby has locks of its own: one that is held there is not the name's."""
         self.backend.release(self.acquired(name))
         connection.close_all()
-        monkeypatch.setitem(bounded.SESSION, "default_transaction_read_only", "on")
-        with self.locked_by_hand(name), pytest.raises(LockUnavailable, match="may only read"):
-            self.backend.acquire(name)
-        connection.close_all()
+        with monkeypatch.context() as patch, self.locked_by_hand(name):
+            patch.setitem(bounded.SESSION, "default_transaction_read_only", "on")
+            with pytest.raises(LockUnavailable, match="may only read"):
+                self.backend.acquire(name)
+        connection.close_all()  # what was made meanwhile may only read
 
     def test_a_name_whose_row_was_deleted_goes_on_with_larger_numbers(self, name: str) -> None:
         before = self.acquired(name)
