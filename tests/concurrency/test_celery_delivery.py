@@ -82,8 +82,9 @@ def shuts_down(worker: ChildProcess) -> bool:
 
 
 def accepted() -> bool:
-    """Whether some worker counts a task as begun."""
-    active = app.control.inspect(timeout=0.5).active() or {}
+    """Whether some worker counts a task as begun. One of the pool may be from before the broker's restart."""
+    with app.connection_for_write() as connection:
+        active = app.control.inspect(timeout=0.5, connection=connection).active() or {}
     return any(request["time_start"] for requests in active.values() for request in requests)
 
 
