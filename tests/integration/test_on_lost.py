@@ -199,6 +199,7 @@ def test_a_body_in_a_body_is_shielded_in_its_finish_and_the_outer_loss_comes_thr
     inner_schedule = make_schedule("inner")
 
     def lose_outer() -> None:
+        lose_lease(outer[0])
         wait_until(lambda: outer[0].lost, message="the outer loss is known")
         time.sleep(0.2)
 
@@ -210,7 +211,7 @@ def test_a_body_in_a_body_is_shielded_in_its_finish_and_the_outer_loss_comes_thr
         raise returned.raised  # as a task does that is called in a body
 
     outer: list[RunContext] = []
-    outcome = run_lost(body)
+    outcome = run(delivery_of(make_tick(make_schedule(ttl=30.0))), body, OnLost.INTERRUPT)
     assert outcome.state is ExecutionState.LOST and outcome.returned is not None and outcome.returned.ran < BOUND
     inner = Execution.objects.get(tick__schedule=inner_schedule)
     assert inner.state == "failed" and "LeaseLost" in inner.error  # the outer's loss ended it, not its own
