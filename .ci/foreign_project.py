@@ -13,6 +13,8 @@ settings.configure(
     DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}},
     LOCKS={"default": {"BACKEND": "locks.backends.database.DatabaseLeaseBackend", "TTL": 10}},
     CELERY_BEAT_SCHEDULER="scheduler.beat:CatalogScheduler",
+    # Celery's own choice of a broker is RabbitMQ, of which W003 asks this.
+    CELERY_BROKER_TRANSPORT_OPTIONS={"read_timeout": 3, "write_timeout": 3, "confirm_publish": True},
     INSTALLED_APPS=[
         "scheduler",
         "locks",
