@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import uuid
@@ -10,15 +11,20 @@ from contextlib import contextmanager
 
 import pytest
 import redis
-from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
+from redis.exceptions import InvalidResponse, NoScriptError, ReadOnlyError, RedisError, ResponseError
 
 from aegis_site.embedded import Services
 from locks.backends.clients import disconnect, line_to
+from locks.backends.question import Question
 from locks.backends.replies import packed, parsed
 from locks.backends.wires import Line, Wire
 from locks.testing import wait_until
 
 TIMEOUT = 0.5
+
+
+class InterruptedByTest(BaseException):
+    pass
 
 
 @contextmanager
@@ -27,7 +33,7 @@ def server_that_says(*answers: tuple[bytes, ...]) -> Iterator[Line]:
     like one of before RESP3 and hangs up when it has nothing more to say.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_serve, args=(listener, iter(answers)))
+        thread = threading.Thread(target=_serve, args=(listener, iter(answers)), daemon=True)
         thread.start()
         url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
         try:
@@ -61,45 +67,40 @@ def test_an_answer_that_comes_in_pieces_is_heard_whole() -> None:
         assert line.exchange(["ANY"]) == 1
 
 
-def test_one_answer_too_many_is_never_heard_by_the_next_question() -> None:
-    with server_that_says((b":1\r\n:2\r\n",), (b":3\r\n",)) as line:
-        with pytest.raises(InvalidResponse):
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (b":1\r\n:2\r\n", InvalidResponse),
+        (b"$5\r\nhel", redis.TimeoutError),
+        (b"HTTP/1.1 400 Bad Request\r\n", InvalidResponse),
+        (b"-NOAUTH Authentication required.\r\n", redis.ConnectionError),
+        (b"-READONLY it is a replica now\r\n", ReadOnlyError),
+    ],
+    ids=["one too many", "half of one", "none", "wants a login", "reads only"],
+)
+def test_after_what_is_no_answer_to_go_on_from_the_next_question_has_a_new_wire(
+    said: bytes, error: type[RedisError]
+) -> None:
+    with server_that_says((said,), (b":3\r\n",)) as line:
+        with pytest.raises(error):
             line.exchange(["ANY"])
-        assert line.exchange(["ANY"]) == 3
-
-
-def test_half_an_answer_is_none() -> None:
-    with server_that_says((b"$5\r\nhel",), (b":3\r\n",)) as line:
-        with pytest.raises(redis.TimeoutError):
-            line.exchange(["ANY"])
+        assert line.idle() is None
         assert line.exchange(["ANY"]) == 3
 
 
 def test_an_error_is_the_librarys_and_ends_no_wire() -> None:
-    with server_that_says((b"-NOSCRIPT No such\r\n",), (b"-MISCONF no disk\r\n",), (b":1\r\n",)) as line:
+    with server_that_says(
+        (b"-NOSCRIPT No such\r\n",), (b"-MISCONF no disk\r\n",), (b"-MOVED nowhere\r\n",), (b":1\r\n",)
+    ) as line:
         with pytest.raises(NoScriptError):
             line.exchange(["ANY"])
         with pytest.raises(ResponseError, match=r"^MISCONF no disk"):
             line.exchange(["ANY"])
+        with pytest.raises(ResponseError, match="MOVED"):  # which the library cannot read to its end
+            line.exchange(["ANY"])
         wire = line.idle()
         assert wire is not None
         line.give_back(wire, None)
-        assert line.exchange(["ANY"]) == 1
-
-
-@pytest.mark.parametrize("said", [b"-NOAUTH Authentication required.\r\n", b"-READONLY it is a replica now\r\n"])
-def test_a_server_that_may_be_another_one_next_time_is_greeted_anew(said: bytes) -> None:
-    with server_that_says((said,), (b":1\r\n",)) as line:
-        with pytest.raises(RedisError):
-            line.exchange(["ANY"])
-        assert line.idle() is None
-        assert line.exchange(["ANY"]) == 1
-
-
-def test_an_error_that_the_library_cannot_read_is_one_of_redis() -> None:
-    with server_that_says((b"-MOVED nowhere\r\n",), (b":1\r\n",)) as line:
-        with pytest.raises(RedisError):
-            line.exchange(["ANY"])
         assert line.exchange(["ANY"]) == 1
 
 
@@ -111,6 +112,34 @@ def test_an_answer_that_goes_on_and_on_ends_with_the_time() -> None:
         with pytest.raises(redis.TimeoutError, match="no whole answer"):
             wire.receive(0.0)
         wire.close()
+
+
+def test_what_is_raised_in_the_middle_of_a_question_closes_the_wires_that_were_asked() -> None:
+    """As the loss of a lease is, or a soft time limit: by a signal, while nobody answers."""
+    with server_that_says((b":1\r\n",), ()) as line, server_that_says((b":1\r\n",), ()) as other:
+        for asked in (line, other):
+            assert asked.exchange(["ANY"]) == 1
+        question: Question[str] = Question(packed(["ANY"]))
+        assert question.put([("line", line), ("other", other)]) == []
+        wires = [wire for _, _, wire in question._asked]
+        with pytest.raises(InterruptedByTest), ended_by_a_signal():
+            question.answers(30.0)
+        assert all(wire.has_gone() for wire in wires)
+        assert line.idle() is None and other.idle() is None
+
+
+@contextmanager
+def ended_by_a_signal() -> Iterator[None]:
+    def end(number: int, frame: object) -> None:
+        raise InterruptedByTest
+
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
