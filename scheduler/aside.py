@@ -10,7 +10,6 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from locks.threads import running
-from scheduler.conf import conf
 from scheduler.watchdog import Watchdog
 
 logger = logging.getLogger("aegis.beat")
@@ -18,13 +17,16 @@ logger = logging.getLogger("aegis.beat")
 
 class Aside:
     """Does ``work`` again and again until ``stop()``, with ``every()`` seconds between. Trouble is logged; nothing
-    depends on it.
+    depends on it. ``watchdog`` bounds what it waits for.
     """
 
-    def __init__(self, name: str, work: Callable[[], object], every: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], object], every: Callable[[], float], *, watchdog: Watchdog
+    ) -> None:
         self.name = name
         self._work = work
         self._every = every
+        self._watchdog = watchdog
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -40,10 +42,9 @@ class Aside:
         self._stop.set()
 
     def _run(self) -> None:
-        watchdog = Watchdog(conf("PASS_PATIENCE"))
         while not self._stop.wait(self._every()):
             try:
-                with watchdog.watching():
+                with self._watchdog.watching():
                     self._work()
             except DatabaseError as trouble:
                 logger.warning("%s are left out: %s", self.name, type(trouble).__name__)

@@ -65,12 +65,12 @@ class CatalogScheduler(DatabaseScheduler):
         self._presence = Presence("beat")
         self._in_pass = False
         self._is_set_up = False
-        self._asides = (
-            watch(),
-            Aside("sums", sum_up, lambda: SUM_INTERVAL),
-            Aside("deletions", keep_days, lambda: PRUNE_INTERVAL),
-        )
         self._watchdog = Watchdog(conf("PASS_PATIENCE"))
+        self._asides = (
+            watch(self._watchdog),
+            Aside("sums", sum_up, lambda: SUM_INTERVAL, watchdog=self._watchdog),
+            Aside("deletions", keep_days, lambda: PRUNE_INTERVAL, watchdog=self._watchdog),
+        )
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")

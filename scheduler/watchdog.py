@@ -22,6 +22,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -37,41 +38,55 @@ logger = logging.getLogger("aegis.watchdog")
 _LOOK_EVERY = 0.5  # seconds
 
 
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A connection that one thread may be waiting for, and since when nothing came of it (boottime)."""
+
+    wrapper: BaseDatabaseWrapper
+    since: float
+
+    def progress(self, execute: Callable[..., Any], *statement: Any) -> Any:
+        self.since = boottime()
+        try:
+            return execute(*statement)
+        finally:
+            self.since = boottime()
+
+
 class Watchdog:
-    """Watches the calling thread's connection to the default database. ``patience``: seconds without progress."""
+    """Watches the default database's connections of all threads that are ``watching()``, from one thread of its own.
+
+    ``patience``: seconds without progress.
+    """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._watched: BaseDatabaseWrapper | None = None
-        self._since = 0.0
+        self._watched: set[_Watched] = set()
+        self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
-        wrapper = connections[DEFAULT_DB_ALIAS]
-        self._thread = running(self._thread, self._look, "aegis-watchdog")
-        with wrapper.execute_wrapper(self._progress):
-            self._since, self._watched = boottime(), wrapper
-            try:
-                yield
-            finally:
-                self._watched = None
-
-    def _progress(self, execute: Callable[..., Any], *statement: Any) -> Any:
-        self._since = boottime()
+        watched = _Watched(connections[DEFAULT_DB_ALIAS], boottime())
+        with self._changing:
+            self._thread = running(self._thread, self._look, "aegis-watchdog")
+            self._watched.add(watched)
         try:
-            return execute(*statement)
+            with watched.wrapper.execute_wrapper(watched.progress):
+                yield
         finally:
-            self._since = boottime()
+            with self._changing:
+                self._watched.remove(watched)
 
     def _look(self) -> None:
         pause = threading.Event()
         while not pause.wait(_LOOK_EVERY):
-            watched = self._watched
-            if watched is not None and boottime() - self._since >= self._patience:
-                self._since = boottime()
-                self._hang_up(watched)
+            with self._changing:
+                late = [one for one in self._watched if boottime() - one.since >= self._patience]
+            for one in late:
+                one.since = boottime()
+                self._hang_up(one.wrapper)
 
     def _hang_up(self, watched: BaseDatabaseWrapper) -> None:
         """Shut the socket down under the thread that waits for it. The connection object stays that thread's own."""

@@ -16,6 +16,7 @@ from scheduler.aside import Aside
 from scheduler.heartbeat import Heart
 from scheduler.models import Execution, Instance
 from scheduler.presence import Presence
+from scheduler.watchdog import Watchdog
 from tests.integration.test_ticker import dead_execution
 from tests.support import wait_until
 from tests.support.engine import database_now
@@ -49,7 +50,7 @@ def test_a_heart_that_could_not_be_started_beats_for_the_next_body() -> None:
 
 def test_what_a_beat_does_aside_begins_with_a_later_pass() -> None:
     worked = threading.Event()
-    aside = Aside("odd jobs", worked.set, lambda: 0.01)
+    aside = Aside("odd jobs", worked.set, lambda: 0.01, watchdog=Watchdog(30))
     with no_thread_once("aegis-odd jobs"):
         aside.start()
         aside.start()

@@ -49,13 +49,14 @@ def test_a_pass_that_is_busy_elsewhere_keeps_its_connection() -> None:
     watchdog = Watchdog(2.0)
     with watchdog.watching():
         ask()
-        began = watchdog._since
-        wait_until(lambda: watchdog._since > began, message="the watchdog has looked, and patience was over")
+        (watched,) = watchdog._watched
+        began = watched.since
+        wait_until(lambda: watched.since > began, message="the watchdog has looked, and patience was over")
         ask()
 
 
-def test_what_a_beat_does_beside_its_passes_is_cut_short_as_well(settings: Any) -> None:
-    settings.AEGIS = {**settings.AEGIS, "PASS_PATIENCE": 0.3}
+def test_what_a_beat_does_beside_its_passes_is_cut_short_as_well() -> None:
+    """By the watchdog that watches a pass at the same time, whose connection is left alone."""
     rounds: list[int] = []
     over = threading.Event()
 
@@ -66,7 +67,11 @@ def test_what_a_beat_does_beside_its_passes_is_cut_short_as_well(settings: Any) 
         else:
             ask(60)
 
-    aside = Aside("sums", work, lambda: 0.01)
-    aside.start()
-    assert over.wait(30)
-    aside.stop()
+    watchdog = Watchdog(0.3)
+    with watchdog.watching():
+        ask()
+        aside = Aside("sums", work, lambda: 0.01, watchdog=watchdog)
+        aside.start()
+        assert over.wait(30)
+        aside.stop()
+        ask()
