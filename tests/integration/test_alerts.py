@@ -35,6 +35,7 @@ from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instanc
 from scheduler.pruning import prune
 from scheduler.signals import alert_closed, alert_opened
 from scheduler.statements import dispatch
+from scheduler.watchdog import Watchdog
 from tests.browser import seed
 from tests.support import wait_until
 from tests.support.engine import database_now, make_schedule, make_tick, store
@@ -244,7 +245,7 @@ def test_many_beats_look_once_within_an_interval() -> None:
 
 def test_the_thread_of_a_beat_looks_and_stops(settings: Any) -> None:
     settings.AEGIS = {"ALERTS": {"EVERY": 0.05}}
-    aside = watch()
+    aside = watch(Watchdog(30))
     aside.start()
     try:
         wait_until(AlertLook.objects.exists, message="a look was stored")
