@@ -92,9 +92,12 @@ class CatalogScheduler(DatabaseScheduler):
 
         Celery calls this from its SIGTERM handler and again when the loop has ended. In the middle of a pass
         the first call is left to the second: the statement that the signal interrupted holds its
-        connection's lock, and this thread would wait for itself.
+        connection's lock, and this thread would wait for itself. The pass is told, because what the handler
+        raises may get lost in it.
         """
         if self._in_pass:
+            if self._ticker is not None:
+                self._ticker.stop()
             return
         super().close()
         if self._lease is not None:
@@ -103,6 +106,11 @@ class CatalogScheduler(DatabaseScheduler):
         for aside in self._asides:
             aside.stop()
         self._presence.leave()
+
+    def sync(self) -> None:
+        """Store what ordinary rows have not stored yet. Also between passes and at the end nobody waits for ever."""
+        with self._watchdog.watching():
+            super().sync()
 
     def _catalog(self) -> float:
         """The catalog's pass, by its own due time: Celery calls ``tick`` again at once after each ordinary row."""

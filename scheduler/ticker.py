@@ -45,6 +45,7 @@ class Ticker:
         self.reaper = Reaper()
         self._publishes_from = 0.0  # boottime() until which a broker that has just failed is left alone
         self._heals_from = 0.0  # boottime() until which broken rows are left alone
+        self._stopped = False
 
     def tick(self) -> float:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
@@ -57,6 +58,20 @@ class Ticker:
         self._step(self.reaper.reap)
         return self._step(self._until_next) or conf("PASS_INTERVAL")
 
+    def stop(self) -> None:
+        """Begin no other step: the next one raises ``SystemExit``, whatever became of the one that is under way.
+
+        A signal handler that raises ``SystemExit`` itself may do so in vain:
+
+            main thread                       database
+            BEGIN; a statement                does not answer
+            SIGTERM: SystemExit
+            rolls back, which fails; Django
+            connects anew: OperationalError
+            instead, which a step survives
+        """
+        self._stopped = True
+
     def tend(self) -> None:
         """All of a pass but the making of new ticks: what is open goes on and comes to its end."""
         self._step(self._redispatch)
@@ -64,6 +79,8 @@ class Ticker:
         self._step(self.reaper.reap)
 
     def _step(self, step: Callable[[], float | int | None]) -> float | int | None:
+        if self._stopped:
+            raise SystemExit
         try:
             return step()
         except (DatabaseError, psycopg.Error) as trouble:

@@ -13,6 +13,7 @@ from trustme import CA
 
 from locks import LockUnavailable, lock_backends
 from locks.backends.base import BaseLockBackend
+from locks.clock import boottime
 from locks.testing import wait_until
 from tests.support.tls import TlsDoor, authority, tls_door
 
@@ -83,6 +84,8 @@ def test_a_certificate_that_nobody_known_has_signed_is_no_store(alias: str, door
     backend = over_tls(alias, doors, None)
     try:
         with pytest.raises(LockUnavailable, match="certificate" if alias == "redis" else "0 of 5"):
-            backend.acquire(name)
+            backend.acquire(name, ttl=1)
+        ends = boottime() + 2
+        wait_until(lambda: boottime() > ends, within=10, what="no release is owed any more: nobody asks closed doors")
     finally:
         backend.close()

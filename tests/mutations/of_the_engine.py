@@ -181,4 +181,11 @@ OF_THE_ENGINE = [
         "",
         (TICKER + "test_a_change_of_strategy_waits_until_nothing_under_the_name_is_open",),
     ),
+    Mutation(
+        "a beat whose stop gets lost goes on",
+        "scheduler/ticker.py",
+        r"        if self\._stopped:\n            raise SystemExit\n",
+        "",
+        ("tests/integration/test_stopping.py::test_a_stop_that_gets_lost_is_obeyed_by_the_next_step[catalog]",),
+    ),
 ]

@@ -1,0 +1,91 @@
+"""A beat that is asked to stop does stop, also where what its signal handler raises gets lost on the way out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import current_app
+from celery.apps.beat import Beat
+from celery.beat import Service
+from django.db import OperationalError, connection, transaction
+
+from aegis_site.embedded.ports import free_port
+from aegis_site.embedded.services import Services
+from scheduler import ticker
+from scheduler.beat import CatalogScheduler
+from scheduler.watchdog import Watchdog
+from tests.integration.test_ordinary_rows import ordinary
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def beat() -> Iterator[CatalogScheduler]:
+    """With the handler of SIGTERM that Celery gives a beat."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    service = Service(current_app, scheduler_cls=CatalogScheduler)
+    Beat(app=current_app).install_sync_handler(service)
+    yield service.scheduler
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    service.scheduler.close()
+    for aside in service.scheduler._asides:
+        if aside._thread is not None:
+            aside._thread.join(60)
+
+
+@pytest.mark.parametrize("where", [(ticker, "mint"), (CatalogScheduler, "_set_up")], ids=["catalog", "ordinary"])
+def test_a_stop_that_gets_lost_is_obeyed_by_the_next_step(
+    where: tuple[Any, str], beat: CatalogScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a transaction whose database goes away: the roll-back fails, and then so does Django's new connection."""
+    lost: list[OperationalError] = []
+
+    def asked(*_: object) -> None:
+        try:
+            with monkeypatch.context() as away, transaction.atomic():
+                connection.ensure_connection()
+                connection.connection.close()
+                away.setitem(connection.settings_dict, "PORT", free_port())
+                os.kill(os.getpid(), signal.SIGTERM)
+        except OperationalError as instead:
+            lost.append(instead)
+            raise
+
+    monkeypatch.setattr(*where, asked)
+    with pytest.raises(SystemExit):
+        beat.tick()
+    assert len(lost) == 1
+
+
+def test_the_last_run_of_an_ordinary_row_is_not_waited_for_for_ever(
+    beat: CatalogScheduler, services: Services, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A beat that is asked to stop just before it stores one, while the database hangs."""
+    caplog.set_level(logging.CRITICAL, "django_celery_beat.schedulers")  # a traceback that is kept keeps its socket
+    ordinary("good")
+    assert "good" in beat.schedule
+    monkeypatch.setattr(beat, "_watchdog", Watchdog(0.3))
+    closed = threading.Event()
+
+    def close() -> None:
+        connection.ensure_connection()
+        services.postgres.pause()
+        beat._dirty.add("good")
+        beat.close()
+        closed.set()
+        connection.close()
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    try:
+        assert closed.wait(60)
+    finally:
+        services.postgres.resume()
+        closing.join(60)
