@@ -18,9 +18,10 @@ from django.utils import timezone
 from scheduler.changes import Refused, Who, note
 from scheduler.conf import conf
 from scheduler.loading import loaded
-from scheduler.minting import UNREADABLE, aliases_in_force, plan, reason_of
+from scheduler.minting import UNREADABLE, plan, reason_of
 from scheduler.models import Schedule
 from scheduler.notes import is_far_away
+from scheduler.switching import aliases_in_force
 
 logger = logging.getLogger("aegis.ticker")
 

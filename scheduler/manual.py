@@ -43,17 +43,23 @@ GRACE = 60.0
 LONGEST_WAIT = 30.0
 LOOKED_AT = 5.0
 
-# in: name. Asked first: seeding locks the name's row, which callers would then queue up for.
-_IN_FORCE = "SELECT alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text AND alias_in_force <> ''"
+# in: name, alias. Asked first: seeding locks the name's row, which callers would then queue up for.
+_IN_FORCE = """
+SELECT n.alias_in_force FROM aegis_scheduler_lockname n
+WHERE n.name = %(name)s::text AND n.alias_in_force <> '' AND (
+    n.alias_wanted = %(alias)s::text OR EXISTS (SELECT FROM aegis_scheduler_schedule s WHERE s.lock_id = n.name))
+"""
 
-# in: name, alias. Seeds the lock name (a trigger seeds its fence row), and puts its strategy in force at once.
+# in: name, alias. Seeds the lock name (a trigger seeds its fence row), and puts its strategy in force at once. Where
+# no schedule says which strategy is wanted, the task does; a beat puts that one in force when nothing is open.
 _SEED_NAME = """
-INSERT INTO aegis_scheduler_lockname (name, alias_wanted, alias_in_force)
+INSERT INTO aegis_scheduler_lockname AS n (name, alias_wanted, alias_in_force)
 VALUES (%(name)s::text, %(alias)s::text, %(alias)s::text)
-ON CONFLICT (name) DO UPDATE SET alias_in_force = CASE
-    WHEN aegis_scheduler_lockname.alias_in_force = '' THEN aegis_scheduler_lockname.alias_wanted
-    ELSE aegis_scheduler_lockname.alias_in_force END
-RETURNING alias_in_force
+ON CONFLICT (name) DO UPDATE SET
+    alias_in_force = CASE WHEN n.alias_in_force = '' THEN n.alias_wanted ELSE n.alias_in_force END,
+    alias_wanted = CASE WHEN EXISTS (SELECT FROM aegis_scheduler_schedule s WHERE s.lock_id = n.name)
+        THEN n.alias_wanted ELSE excluded.alias_wanted END
+RETURNING n.alias_in_force
 """
 
 # out: id, fire_time, lock_name, lock_alias, ttl, schedule_name. The FOR SHARE of the lock name keeps its

@@ -8,7 +8,6 @@ once (SKIP LOCKED), and a beat that dies in between leaves everything as it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,10 +20,11 @@ from scheduler.conf import conf
 from scheduler.jitter import delay
 from scheduler.loading import UNLOADABLE
 from scheduler.misfire import Decision, decide
-from scheduler.models import LockName, Schedule, Tick
+from scheduler.models import Schedule, Tick
 from scheduler.models.schedule import Misfire
 from scheduler.statements import dispatch
 from scheduler.states import TickOutcome, TickState
+from scheduler.switching import aliases_in_force
 
 logger = logging.getLogger("aegis.ticker")
 
@@ -111,30 +111,6 @@ def _due(only: int | None) -> tuple[list[Schedule], datetime]:
     read = Schedule.objects.select_related("lock")
     found = read.in_bulk([row[0] for row in rows])
     return [found[row[0]] for row in rows], rows[0][1] if rows else datetime.max.replace(tzinfo=UTC)
-
-
-def aliases_in_force(names: Iterable[str]) -> dict[str, str]:
-    """Lock the names, in order, and put wanted strategies in force where nothing is open.
-
-    The lock is what makes "nothing is open" true: another beat that stores a tick under the name holds it until
-    its commit, and the statement that looks for open ticks begins after the lock was given, so that it sees what
-    was stored. A name that somebody else holds is left out, and its schedules stay due: waiting for it would let
-    one forgotten transaction stop every schedule.
-    """
-    rows = (
-        LockName.objects.filter(name__in=list(names))
-        .select_for_update(no_key=True, skip_locked=True)
-        .order_by("name")
-    )
-    aliases = {}
-    for row in rows:
-        aliases[row.name] = row.alias_in_force
-        if row.alias_in_force != row.alias_wanted:
-            with connection.cursor() as cursor:
-                cursor.execute(dispatch.SWITCH_ALIAS, {"name": row.name})
-                switched = cursor.fetchone()
-            aliases[row.name] = switched[0] if switched else row.alias_in_force or row.alias_wanted
-    return aliases
 
 
 def _take(schedule: Schedule, alias: str, now: datetime) -> list[NewTick]:

@@ -25,6 +25,7 @@ from scheduler.models import Tick
 from scheduler.publisher import Published, publish
 from scheduler.reaper import Reaper
 from scheduler.statements import dispatch
+from scheduler.switching import switch_called
 
 logger = logging.getLogger("aegis.ticker")
 
@@ -51,6 +52,7 @@ class Ticker:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
         self._step(self._close_switched_off)
         self._step(self._heal)
+        self._step(switch_called)
         # Before the new ticks: one that has waited is not to lose its lock name to a fresh one each time.
         self._step(self._redispatch)
         self._step(self._mint_and_publish)

@@ -100,6 +100,11 @@ def hard(context: RunContext) -> None:
         time.sleep(LONG if context.attempt == 1 else 0.0)
 
 
+@exclusive_task(lock="none", lock_name="ways.watched")
+def watched(context: RunContext, seconds: float) -> int:
+    return nap(context, seconds)
+
+
 @exclusive_task(lock="database", lock_name="ways.part")
 def part(context: RunContext, seconds: float = 0.0) -> str:
     return f"part {nap(context, seconds)}"

@@ -258,6 +258,17 @@ def test_what_a_task_declares(declared: Any, given: dict[str, Any], found: list[
     assert ids(checks.check_tasks()) == found
 
 
+def test_two_strategies_under_one_lock_name(declared: Any) -> None:
+    declared("checks.first", lock="database", lock_name="checks.shared")
+    declared("checks.second", lock="database", lock_name="checks.shared")
+    declared("checks.apart", lock="redis", lock_name="checks.alone")
+    assert checks.check_tasks() == []
+    declared("checks.third", lock="redis", lock_name="checks.shared")
+    (message,) = checks.check_tasks()
+    assert message.id == "aegis.scheduler.W008" and "checks.shared" in message.msg
+    assert "checks.first with 'database', checks.second with 'database', checks.third with 'redis'" in message.msg
+
+
 def test_a_module_of_tasks_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise ImportError("no module named 'stripe' (password=hunter2)")

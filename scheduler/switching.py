@@ -1,0 +1,50 @@
+"""Switching: the wanted strategy of a lock name comes into force when nothing under the name is open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from django.db import connection, transaction
+from django.db.models import F
+
+from scheduler.conf import conf
+from scheduler.models import LockName
+from scheduler.statements import dispatch
+
+logger = logging.getLogger("aegis.ticker")
+
+
+def aliases_in_force(names: Iterable[str]) -> dict[str, str]:
+    """Lock the names, in order, and put wanted strategies in force where nothing is open.
+
+    The lock is what makes "nothing is open" true: another beat that stores a tick under the name holds it until
+    its commit, and the statement that looks for open ticks begins after the lock was given, so that it sees what
+    was stored. A name that somebody else holds is left out, and its schedules stay due: waiting for it would let
+    one forgotten transaction stop every schedule.
+    """
+    rows = (
+        LockName.objects.filter(name__in=list(names))
+        .select_for_update(no_key=True, skip_locked=True)
+        .order_by("name")
+    )
+    aliases = {}
+    for row in rows:
+        aliases[row.name] = row.alias_in_force
+        if row.alias_in_force != row.alias_wanted:
+            with connection.cursor() as cursor:
+                cursor.execute(dispatch.SWITCH_ALIAS, {"name": row.name})
+                switched = cursor.fetchone()
+            aliases[row.name] = switched[0] if switched else row.alias_in_force or row.alias_wanted
+    return aliases
+
+
+def switch_called() -> None:
+    """Put in force what tasks declare whose lock names no schedule uses, where nothing is open under them."""
+    pending = LockName.objects.filter(schedules=None).exclude(alias_in_force__in=["", F("alias_wanted")])
+    before = dict(pending.values_list("name", "alias_in_force")[: conf("BATCH")])
+    with transaction.atomic():
+        after = aliases_in_force(before)
+    for name in after:
+        if after[name] != before[name]:
+            logger.info("lock name %s has strategy %s and no more %s", name, after[name], before[name])
