@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celery.result import denied_join_result
@@ -63,7 +65,7 @@ class CatalogScheduler(DatabaseScheduler):
         self._next_pass = 0.0
         self._lease: Lease | None = None
         self._presence = Presence("beat")
-        self._in_pass = False
+        self._is_at_work = False
         self._is_set_up = False
         self._watchdog = Watchdog(conf("PASS_PATIENCE"))
         self._asides = (
@@ -80,37 +82,45 @@ class CatalogScheduler(DatabaseScheduler):
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """One turn of beat's loop; returns the seconds to sleep, at most PASS_INTERVAL."""
-        self._in_pass = True
-        try:
-            with self._watchdog.watching():
-                return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
-        finally:
-            self._in_pass = False
+        with self._at_work(), self._watchdog.watching():
+            return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
+
+    def sync(self) -> None:
+        """Store what ordinary rows have not stored yet. Also between passes and at the end nobody waits for ever."""
+        if self._ticker is None:  # the one of Celery's banner, at the end of the process: it has nothing to store
+            super().sync()
+        else:
+            with self._at_work(), self._watchdog.watching():
+                super().sync()
 
     def close(self) -> None:
         """Give the lease back and say good-bye, so that another beat takes over at once.
 
-        Celery calls this from its SIGTERM handler and again when the loop has ended. In the middle of a pass
-        the first call is left to the second: the statement that the signal interrupted holds its
-        connection's lock, and this thread would wait for itself. The pass is told, because what the handler
-        raises may get lost in it.
+        Celery calls this from its SIGTERM handler and again when the loop has ended. Where the signal came in the
+        middle of something, this included, the call from the handler is left to the later one: the statement that
+        was interrupted holds its connection's lock, and this thread would wait for itself. But the next pass is
+        told, because what the handler raises may get lost on its way out.
         """
-        if self._in_pass:
-            if self._ticker is not None:
-                self._ticker.stop()
+        if self._ticker is not None:
+            self._ticker.stop()
+        if self._is_at_work:
             return
-        super().close()
-        if self._lease is not None:
-            self._give_back(self._lease)
-            self._lease = None
-        for aside in self._asides:
-            aside.stop()
-        self._presence.leave()
+        with self._at_work():
+            super().close()
+            if self._lease is not None:
+                self._give_back(self._lease)
+                self._lease = None
+            for aside in self._asides:
+                aside.stop()
+            self._presence.leave()
 
-    def sync(self) -> None:
-        """Store what ordinary rows have not stored yet. Also between passes and at the end nobody waits for ever."""
-        with self._watchdog.watching():
-            super().sync()
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        before, self._is_at_work = self._is_at_work, True
+        try:
+            yield
+        finally:
+            self._is_at_work = before
 
     def _catalog(self) -> float:
         """The catalog's pass, by its own due time: Celery calls ``tick`` again at once after each ordinary row."""

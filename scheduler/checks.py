@@ -5,7 +5,7 @@ Each id stands in docs/reference/checks.md, with its meaning and remedy. What ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from celery import current_app
@@ -26,7 +26,7 @@ from scheduler.database_checks import check_database
 from scheduler.error_text import describe, storable
 from scheduler.loss import OnLost
 from scheduler.pruning import MOST_DAYS, can_keep
-from scheduler.registry import exclusive_tasks
+from scheduler.registry import declared_strategies, exclusive_tasks
 from scheduler.task import ExclusiveTask
 
 SCHEDULER = "scheduler.beat:CatalogScheduler"
@@ -235,24 +235,21 @@ def check_tasks(**kwargs: Any) -> list[CheckMessage]:
                 id="aegis.scheduler.E009",
             )
         ]
-    return [message for task in tasks.values() for message in _of_task(task)] + list(_of_names(tasks.values()))
+    return [message for task in tasks.values() for message in _of_task(task)] + list(_of_names())
 
 
 def _one_line(trouble: BaseException) -> str:
     return storable((describe(trouble).splitlines() or [""])[0], 200).rstrip(".")
 
 
-def _of_names(tasks: Iterable[ExclusiveTask]) -> Iterator[CheckMessage]:
-    """Two strategies under one lock name: each call would ask for its own, and the last one would have its way."""
-    by_name: dict[str, dict[str, str]] = {}
-    for task in tasks:
-        by_name.setdefault(task.exclusive_lock_name or task.name, {})[task.name] = task.exclusive_lock
-    for name, declared in sorted(by_name.items()):
-        if len(set(declared.values())) > 1:
+def _of_names() -> Iterator[CheckMessage]:
+    """Tasks that share a lock name and do not agree on its strategy."""
+    for name, declared in sorted(declared_strategies().items()):
+        if len({*declared.values()}) > 1:
             told = ", ".join(f"{task} with {alias!r}" for task, alias in sorted(declared.items()))
             yield CheckWarning(
                 f"Lock name {name!r} is declared with more than one strategy: {told}. Where no schedule uses it, "
-                "the one that is called last says which strategy guards all.",
+                "the one that is called first says which strategy guards all, and a change in code is not heard.",
                 hint="Declare one strategy for all of them, or give them lock names of their own.",
                 obj=name,
                 id="aegis.scheduler.W008",

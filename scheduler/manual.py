@@ -43,27 +43,22 @@ GRACE = 60.0
 LONGEST_WAIT = 30.0
 LOOKED_AT = 5.0
 
-# in: name, alias. Asked first: seeding locks the name's row, which callers would then queue up for.
-_IN_FORCE = """
-SELECT n.alias_in_force FROM aegis_scheduler_lockname n
-WHERE n.name = %(name)s::text AND n.alias_in_force <> '' AND (
-    n.alias_wanted = %(alias)s::text OR EXISTS (SELECT FROM aegis_scheduler_schedule s WHERE s.lock_id = n.name))
-"""
+# in: name. Asked first: seeding locks the name's row, which callers would then queue up for.
+_IN_FORCE = "SELECT alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text AND alias_in_force <> ''"
 
-# in: name, alias. Seeds the lock name (a trigger seeds its fence row), and puts its strategy in force at once. Where
-# no schedule says which strategy is wanted, the task does; a beat puts that one in force when nothing is open.
+# in: name, alias. Seeds the lock name (a trigger seeds its fence row), and puts its strategy in force at once.
 _SEED_NAME = """
-INSERT INTO aegis_scheduler_lockname AS n (name, alias_wanted, alias_in_force)
+INSERT INTO aegis_scheduler_lockname (name, alias_wanted, alias_in_force)
 VALUES (%(name)s::text, %(alias)s::text, %(alias)s::text)
-ON CONFLICT (name) DO UPDATE SET
-    alias_in_force = CASE WHEN n.alias_in_force = '' THEN n.alias_wanted ELSE n.alias_in_force END,
-    alias_wanted = CASE WHEN EXISTS (SELECT FROM aegis_scheduler_schedule s WHERE s.lock_id = n.name)
-        THEN n.alias_wanted ELSE excluded.alias_wanted END
-RETURNING n.alias_in_force
+ON CONFLICT (name) DO UPDATE SET alias_in_force = CASE
+    WHEN aegis_scheduler_lockname.alias_in_force = '' THEN aegis_scheduler_lockname.alias_wanted
+    ELSE aegis_scheduler_lockname.alias_in_force END
+RETURNING alias_in_force
 """
 
 # out: id, fire_time, lock_name, lock_alias, ttl, schedule_name. The FOR SHARE of the lock name keeps its
-# strategy from being changed between stamping and storing (see ``LockName``).
+# strategy from being changed between stamping and storing (see ``LockName``). Nothing, where it was changed since
+# ``in_force`` was read, by whose TTL the tick would live.
 _MAKE = """
 WITH guard AS (
     SELECT name, alias_in_force FROM aegis_scheduler_lockname WHERE name = %(name)s::text FOR SHARE
@@ -80,7 +75,7 @@ SELECT %(schedule)s::bigint, %(schedule_name)s::text, 0,
        %(ttl)s::float8, true, %(grace)s::float8, %(overlap)s::text, %(max_attempts)s::int, 'planned', '', '', 1, 0, 0,
        clock_timestamp() + make_interval(secs => %(patience)s::float8),
        clock_timestamp() + make_interval(secs => %(grace)s::float8), 0
-FROM guard
+FROM guard WHERE guard.alias_in_force = %(in_force)s::text
 ON CONFLICT (manual_key) DO UPDATE SET manual_key = excluded.manual_key
 RETURNING id, fire_time, lock_name, lock_alias, ttl, schedule_name
 """
@@ -248,9 +243,12 @@ def _make(*, wait: float = LONGEST_WAIT, **facts: Any) -> dict[str, Any]:
     }
     over = boottime() + wait
     try:
-        in_force = (execute(_IN_FORCE, parameters) or _patiently(_SEED_NAME, parameters, over))[0][0]
-        parameters["ttl"] = facts["ttl"] or lock_backends[in_force].ttl
-        return dict(zip(_MADE, _patiently(_MAKE, parameters, over)[0], strict=True))
+        made: Rows = []
+        while not made:
+            in_force = (execute(_IN_FORCE, parameters) or _patiently(_SEED_NAME, parameters, over))[0][0]
+            parameters |= {"in_force": in_force, "ttl": facts["ttl"] or lock_backends[in_force].ttl}
+            made = _patiently(_MAKE, parameters, over)
+        return dict(zip(_MADE, made[0], strict=True))
     except psycopg.DataError as refusal:
         raise ValueError(
             f"the arguments of {facts['task']} cannot be kept in the database, which knows no NUL character, no "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 from celery import current_app
 
+from scheduler.manual import lock_name_of
 from scheduler.task import ExclusiveTask
 
 
@@ -35,6 +37,15 @@ def exclusive_tasks() -> dict[str, ExclusiveTask]:
     app.finalize(auto=True)
     found = {name: task for name, task in app.tasks.items() if isinstance(task, ExclusiveTask)}
     return dict(sorted(found.items()))
+
+
+def declared_strategies() -> dict[str, dict[str, str]]:
+    """Lock name -> task -> the strategy that the task declares for its calls. Raises as ``exclusive_tasks`` does."""
+    found: dict[str, dict[str, str]] = {}
+    for task in exclusive_tasks().values():
+        with suppress(ValueError):  # its calls are refused
+            found.setdefault(lock_name_of(task), {})[task.name] = task.exclusive_lock
+    return found
 
 
 def declared_names() -> frozenset[str] | None:

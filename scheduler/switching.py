@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from django.db import connection, transaction
 from django.db.models import F
 
+from locks import lock_backends
 from scheduler.conf import conf
 from scheduler.models import LockName
+from scheduler.registry import declared_strategies
 from scheduler.statements import dispatch
 
 logger = logging.getLogger("aegis.ticker")
@@ -39,12 +41,35 @@ def aliases_in_force(names: Iterable[str]) -> dict[str, str]:
     return aliases
 
 
-def switch_called() -> None:
-    """Put in force what tasks declare whose lock names no schedule uses, where nothing is open under them."""
-    pending = LockName.objects.filter(schedules=None).exclude(alias_in_force__in=["", F("alias_wanted")])
+def switch_idle() -> None:
+    """Put in force what is wanted, also under names of which nothing is due for long, where nothing is open."""
+    pending = LockName.objects.exclude(alias_in_force__in=["", F("alias_wanted")])
     before = dict(pending.values_list("name", "alias_in_force")[: conf("BATCH")])
     with transaction.atomic():
         after = aliases_in_force(before)
     for name in after:
         if after[name] != before[name]:
             logger.info("lock name %s has strategy %s and no more %s", name, after[name], before[name])
+
+
+def want_declared() -> None:
+    """Let a lock name want the strategy that its tasks declare, where no schedule says which one it is to be.
+
+    Left alone is a name whose tasks do not agree, and a strategy that LOCKS does not know here. A schedule that is
+    being declared holds the row of its name until it is stored, and the look for schedules begins when the row was
+    given, so that it is seen.
+    """
+    declared = {name: {*of_tasks.values()} for name, of_tasks in declared_strategies().items()}
+    agreed = {name: alias for name, (alias, *others) in declared.items() if not others}
+    known = {name: alias for name, alias in agreed.items() if alias in lock_backends.aliases()}
+    rows = LockName.objects.filter(name__in=known, schedules=None)
+    for name, wanted in rows.values_list("name", "alias_wanted"):
+        if wanted != known[name]:
+            _want(name, known[name])
+
+
+def _want(name: str, alias: str) -> None:
+    with transaction.atomic():
+        row = LockName.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=name).first()
+        if row is not None and not row.schedules.exists():
+            LockName.objects.filter(pk=name).update(alias_wanted=alias)

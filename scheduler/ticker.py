@@ -25,7 +25,7 @@ from scheduler.models import Tick
 from scheduler.publisher import Published, publish
 from scheduler.reaper import Reaper
 from scheduler.statements import dispatch
-from scheduler.switching import switch_called
+from scheduler.switching import switch_idle, want_declared
 
 logger = logging.getLogger("aegis.ticker")
 
@@ -35,7 +35,7 @@ HELD_BY_ANOTHER = 0.1
 # Longest wait while a tick waits for the end of a run. The next pass is often that of the next fire time, and a tick
 # that is woken only then would take the name from the fresh one, or lose it again, each time.
 WAKE_INTERVAL = 0.25
-# Seconds between two looks at broken rows.
+# Seconds between two looks at broken rows, and at what tasks declare.
 HEAL_INTERVAL = 60.0
 
 
@@ -52,7 +52,7 @@ class Ticker:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
         self._step(self._close_switched_off)
         self._step(self._heal)
-        self._step(switch_called)
+        self._step(switch_idle)
         # Before the new ticks: one that has waited is not to lose its lock name to a fresh one each time.
         self._step(self._redispatch)
         self._step(self._mint_and_publish)
@@ -149,9 +149,10 @@ class Ticker:
         _run(dispatch.SWITCHED_OFF, {"batch": conf("BATCH")})
 
     def _heal(self) -> None:
-        """Look at broken rows at once after a start, when LOCKS may have been mended, and then once a minute."""
+        """Look at once after a start, when LOCKS may have been mended and tasks changed, and then once a minute."""
         if boottime() >= self._heals_from:
             self._heals_from = boottime() + HEAL_INTERVAL
+            self._step(want_declared)
             heal()
 
     def _until_next(self) -> float:

@@ -130,7 +130,9 @@ def _data(name: str, stored: Schedule | None, given: Given, why: str) -> dict[st
     data["lock_name"] = given.get("lock_name") or (stored.lock_id if stored else _derived(name, data["task"]))
     lock = LockName.objects.filter(name=data["lock_name"]).first()
     task = exclusive_tasks().get(data["task"])
-    data["strategy"] = given.get("strategy") or (lock.alias_wanted if lock else getattr(task, "exclusive_lock", ""))
+    declared = getattr(task, "exclusive_lock", "")
+    shared = lock and (lock.schedules.exists() or not declared)  # else it only has what calls made of it
+    data["strategy"] = given.get("strategy") or (lock.alias_wanted if lock and shared else declared)
     return data
 
 

@@ -64,6 +64,26 @@ def test_a_stop_that_gets_lost_is_obeyed_by_the_next_step(
     assert len(lost) == 1
 
 
+def test_a_second_signal_in_the_middle_of_the_good_bye_does_not_wait_for_the_first(
+    beat: CatalogScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler runs inside the first one's, in the thread that holds the connection's lock."""
+    said: list[str] = []
+
+    def good_bye() -> None:
+        said.append("good-bye")
+        if len(said) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(beat._presence, "leave", good_bye)
+    with pytest.raises(SystemExit):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert said == ["good-bye"]
+    monkeypatch.undo()
+    with pytest.raises(SystemExit):  # also where the loop were to go on
+        beat.tick()
+
+
 def test_the_last_run_of_an_ordinary_row_is_not_waited_for_for_ever(
     beat: CatalogScheduler, services: Services, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,8 @@ RUNNER = "tests/integration/test_runner.py::"
 TICKER = "tests/integration/test_ticker.py::"
 ATTACK = "tests/integration/test_attack_statements.py::"
 WAITING = "tests/integration/test_waiting_starts.py::"
+STOPPING = "tests/integration/test_stopping.py::"
+DECLARED = "tests/integration/test_declared_strategy.py::"
 REPLACED = "tests/integration/test_replaced_strategy.py::"
 
 OF_THE_ENGINE = [
@@ -186,6 +188,27 @@ OF_THE_ENGINE = [
         "scheduler/ticker.py",
         r"        if self\._stopped:\n            raise SystemExit\n",
         "",
-        ("tests/integration/test_stopping.py::test_a_stop_that_gets_lost_is_obeyed_by_the_next_step[catalog]",),
+        (STOPPING + "test_a_stop_that_gets_lost_is_obeyed_by_the_next_step[catalog]",),
+    ),
+    Mutation(
+        "a beat that says good-bye is interrupted by its own handler",
+        "scheduler/beat.py",
+        r"        if self\._is_at_work:\n            return\n",
+        "",
+        (STOPPING + "test_a_second_signal_in_the_middle_of_the_good_bye_does_not_wait_for_the_first",),
+    ),
+    Mutation(
+        "a task overrules the schedule that is being declared",
+        "scheduler/switching.py",
+        r" and not row\.schedules\.exists\(\)",
+        "",
+        (DECLARED + "test_a_schedule_that_is_stored_after_the_first_look_is_not_overruled",),
+    ),
+    Mutation(
+        "a call that meets a switch lives by the old strategy's ttl",
+        "scheduler/manual.py",
+        r"FROM guard WHERE guard\.alias_in_force = %\(in_force\)s::text",
+        "FROM guard",
+        (DECLARED + "test_a_call_that_meets_a_switch_lives_by_the_new_strategys_ttl",),
     ),
 ]

@@ -269,6 +269,12 @@ def test_two_strategies_under_one_lock_name(declared: Any) -> None:
     assert "checks.first with 'database', checks.second with 'database', checks.third with 'redis'" in message.msg
 
 
+def test_two_strategies_under_names_that_differ_in_capitals(declared: Any) -> None:
+    declared("checks.tasks.Sync", lock="database")
+    declared("checks.other", lock="redis", lock_name="checks.tasks.sync")
+    assert ids(checks.check_tasks()) == ["W008"]
+
+
 def test_a_module_of_tasks_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise ImportError("no module named 'stripe' (password=hunter2)")
