@@ -7,6 +7,8 @@ PeriodicTask rows have no tick, so they fire from one beat at a time: the one th
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +38,20 @@ logger = logging.getLogger("aegis.beat")
 
 ORDINARY_ROWS = "aegis.beat.ordinary-rows"
 SUM_INTERVAL = 5.0  # seconds between two rounds of sums for the pages
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ignore signals that ask this process to stop, in its main thread: it is about to."""
+    if threading.current_thread() is not threading.main_thread():  # an embedded beat, to which nobody sends any
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class CatalogScheduler(DatabaseScheduler):
@@ -86,26 +102,34 @@ class CatalogScheduler(DatabaseScheduler):
             return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
 
     def sync(self) -> None:
-        """Store what ordinary rows have not stored yet. Also between passes and at the end nobody waits for ever."""
+        """Store what ordinary rows have not stored yet. Also between passes and at the end nobody waits for ever.
+
+        Theirs takes a row off before it is stored; where a signal ends that, it is stored by the next call.
+        """
         if self._ticker is None:  # the one of Celery's banner, at the end of the process: it has nothing to store
-            super().sync()
-        else:
-            with self._at_work(), self._watchdog.watching():
+            return
+        unsaved = set(self._dirty)
+        with self._at_work(), self._watchdog.watching():
+            try:
                 super().sync()
+            except BaseException:
+                self._dirty |= unsaved
+                raise
 
     def close(self) -> None:
         """Give the lease back and say good-bye, so that another beat takes over at once.
 
         Celery calls this from its SIGTERM handler and again when the loop has ended. Where the signal came in the
-        middle of something, this included, the call from the handler is left to the later one: the statement that
-        was interrupted holds its connection's lock, and this thread would wait for itself. But the next pass is
-        told, because what the handler raises may get lost on its way out.
+        middle of something, the call from the handler is left to the later one: the statement that was interrupted
+        holds its connection's lock, and this thread would wait for itself. But the next pass is told, because what
+        the handler raises may get lost on its way out. Once begun, it is not cut short by another signal: there
+        may be no later call.
         """
         if self._ticker is not None:
             self._ticker.stop()
         if self._is_at_work:
             return
-        with self._at_work():
+        with self._at_work(), deaf():
             super().close()
             if self._lease is not None:
                 self._give_back(self._lease)

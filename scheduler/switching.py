@@ -52,24 +52,27 @@ def switch_idle() -> None:
             logger.info("lock name %s has strategy %s and no more %s", name, after[name], before[name])
 
 
-def want_declared() -> None:
+def want_declared() -> bool:
     """Let a lock name want the strategy that its tasks declare, where no schedule says which one it is to be.
 
-    Left alone is a name whose tasks do not agree, and a strategy that LOCKS does not know here. A schedule that is
-    being declared holds the row of its name until it is stored, and the look for schedules begins when the row was
-    given, so that it is seen.
+    False where somebody held a name's row, so that it has to be done again. Once done by a beat it is not done again:
+    of two whose code differs, one that was forgotten would undo the other's at each look. Left alone is a name whose
+    tasks do not agree, and a strategy that LOCKS does not know here. A schedule that is being declared holds the row
+    of its name until it is stored, and the look for schedules begins when the row was given, so that it is seen.
     """
     declared = {name: {*of_tasks.values()} for name, of_tasks in declared_strategies().items()}
     agreed = {name: alias for name, (alias, *others) in declared.items() if not others}
     known = {name: alias for name, alias in agreed.items() if alias in lock_backends.aliases()}
     rows = LockName.objects.filter(name__in=known, schedules=None)
-    for name, wanted in rows.values_list("name", "alias_wanted"):
-        if wanted != known[name]:
-            _want(name, known[name])
+    others = {name for name, wanted in rows.values_list("name", "alias_wanted") if wanted != known[name]}
+    looked = [_want(name, known[name]) for name in sorted(others)]
+    return all(looked)
 
 
-def _want(name: str, alias: str) -> None:
+def _want(name: str, alias: str) -> bool:
     with transaction.atomic():
         row = LockName.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=name).first()
         if row is not None and not row.schedules.exists():
             LockName.objects.filter(pk=name).update(alias_wanted=alias)
+            logger.warning("lock name %s: its tasks declare %s and no more %s", name, alias, row.alias_wanted)
+    return row is not None

@@ -35,7 +35,7 @@ HELD_BY_ANOTHER = 0.1
 # Longest wait while a tick waits for the end of a run. The next pass is often that of the next fire time, and a tick
 # that is woken only then would take the name from the fresh one, or lose it again, each time.
 WAKE_INTERVAL = 0.25
-# Seconds between two looks at broken rows, and at what tasks declare.
+# Seconds between two looks at broken rows.
 HEAL_INTERVAL = 60.0
 
 
@@ -47,6 +47,7 @@ class Ticker:
         self._publishes_from = 0.0  # boottime() until which a broker that has just failed is left alone
         self._heals_from = 0.0  # boottime() until which broken rows are left alone
         self._stopped = False
+        self._has_declared = False
 
     def tick(self) -> float:
         """Do one pass; returns the seconds until the next one is due, at most PASS_INTERVAL."""
@@ -149,10 +150,10 @@ class Ticker:
         _run(dispatch.SWITCHED_OFF, {"batch": conf("BATCH")})
 
     def _heal(self) -> None:
-        """Look at once after a start, when LOCKS may have been mended and tasks changed, and then once a minute."""
+        """Look at once after a start, when LOCKS may have been mended, and then once a minute."""
         if boottime() >= self._heals_from:
             self._heals_from = boottime() + HEAL_INTERVAL
-            self._step(want_declared)
+            self._has_declared = self._has_declared or bool(self._step(want_declared))
             heal()
 
     def _until_next(self) -> float:

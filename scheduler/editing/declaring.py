@@ -47,7 +47,7 @@ def declare(
     exclusive task, or its name. ``fields``: any other field of ``Schedule``; what is left out stays as it is stored,
     or is the field's default in a new one. So an operator's ``enabled=False`` or other strategy outlives the next
     deployment. A new schedule without ``lock_name`` has the one that its task declares, else one made of its name;
-    without ``strategy`` it has that of the lock name, else the task's.
+    without ``strategy`` it has that of the lock name where a schedule uses it, else the task's.
 
     The same call again changes nothing and leaves no row; several processes may call it at once. A change has a row
     in the change history, by "code (declare)". Raises ``ValidationError``, by argument, for what the form in the

@@ -48,6 +48,18 @@ def test_another_strategy_is_in_force_once_a_beat_that_knows_it_has_begun() -> N
     assert called() == "database" and strategy() == ("database", "database")
 
 
+def test_a_beat_that_was_forgotten_with_old_code_does_not_undo_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.ticker.HEAL_INTERVAL", 0.0)
+    called()
+    forgotten = Ticker()
+    forgotten.tick()
+    called.exclusive_lock = "database"
+    Ticker().tick()
+    called.exclusive_lock = "none"
+    forgotten.tick()
+    assert strategy() == ("database", "database")
+
+
 def test_it_waits_for_a_body_that_is_inside_under_the_old_one() -> None:
     called()
     called.exclusive_lock = "database"
@@ -98,16 +110,22 @@ def _other(context: RunContext) -> None:
 
 
 def test_a_schedule_that_is_being_declared_is_not_overruled() -> None:
-    """The look for schedules begins after the name's row was given; one that is held is left for the next look."""
+    """Its name's row is held, so it is left for the next look, which comes because this one says so."""
     called()
     called.exclusive_lock = "database"
+    looks: list[bool] = []
+
+    def look() -> None:
+        looks.append(want_declared())
+        connection.close()
+
     with transaction.atomic():
         declare("daily", task=called.name, every=3600, lock_name=NAME, strategy="redis")
-        looked = threading.Thread(target=_look)
-        looked.start()
-        looked.join(30)
-        assert not looked.is_alive()
-    want_declared()
+        looking = threading.Thread(target=look)
+        looking.start()
+        looking.join(30)
+    assert looks == [False]
+    assert want_declared() is True
     assert strategy() == ("none", "redis") and Schedule.objects.exists()
 
 
@@ -116,18 +134,13 @@ def test_a_schedule_that_is_stored_after_the_first_look_is_not_overruled(monkeyp
     called.exclusive_lock = "database"
     want = switching._want
 
-    def meanwhile(name: str, alias: str) -> None:
+    def meanwhile(name: str, alias: str) -> bool:
         declare("daily", task=called.name, every=3600, lock_name=NAME, strategy="redis")
-        want(name, alias)
+        return want(name, alias)
 
     monkeypatch.setattr(switching, "_want", meanwhile)
     want_declared()
     assert strategy() == ("none", "redis")
-
-
-def _look() -> None:
-    want_declared()
-    connection.close()
 
 
 def test_a_name_of_which_nothing_is_due_for_long_is_switched_too() -> None:

@@ -14,6 +14,7 @@ from celery import current_app
 from celery.apps.beat import Beat
 from celery.beat import Service
 from django.db import OperationalError, connection, transaction
+from django_celery_beat.schedulers import DatabaseScheduler
 
 from aegis_site.embedded.ports import free_port
 from aegis_site.embedded.services import Services
@@ -64,24 +65,51 @@ def test_a_stop_that_gets_lost_is_obeyed_by_the_next_step(
     assert len(lost) == 1
 
 
-def test_a_second_signal_in_the_middle_of_the_good_bye_does_not_wait_for_the_first(
-    beat: CatalogScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its handler runs inside the first one's, in the thread that holds the connection's lock."""
+@pytest.fixture
+def said(beat: CatalogScheduler, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each good-bye of the beat that was said to its end; in the middle of the first it is asked to stop again."""
+    begun: list[str] = []
     said: list[str] = []
 
     def good_bye() -> None:
-        said.append("good-bye")
-        if len(said) == 1:
+        begun.append("good-bye")
+        if len(begun) == 1:
             os.kill(os.getpid(), signal.SIGTERM)
+        said.append("good-bye")
 
     monkeypatch.setattr(beat._presence, "leave", good_bye)
+    return said
+
+
+def test_a_good_bye_is_not_cut_short_by_another_signal(beat: CatalogScheduler, said: list[str]) -> None:
     with pytest.raises(SystemExit):
         os.kill(os.getpid(), signal.SIGTERM)
     assert said == ["good-bye"]
-    monkeypatch.undo()
     with pytest.raises(SystemExit):  # also where the loop were to go on
         beat.tick()
+    with pytest.raises(SystemExit):  # it is heard again
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_between_two_passes_leaves_the_last_runs_to_the_good_bye(
+    beat: CatalogScheduler, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler begins no good-bye inside the statement of another, and the row that was being stored is kept."""
+    asked: list[str] = []
+
+    def theirs(self: DatabaseScheduler) -> None:
+        asked.extend(self._dirty)
+        self._dirty.clear()
+        if len(asked) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(DatabaseScheduler, "sync", theirs)
+    beat._dirty.add("row")
+    with pytest.raises(SystemExit):
+        beat.sync()
+    assert said == []
+    beat.close()
+    assert asked == ["row", "row"] and said == ["good-bye"]
 
 
 def test_the_last_run_of_an_ordinary_row_is_not_waited_for_for_ever(

@@ -68,7 +68,7 @@ def test_what_a_beat_does_beside_its_passes_is_cut_short_as_well() -> None:
         else:
             ask(60)
 
-    watchdog = Watchdog(0.3)
+    watchdog = Watchdog(2.0)
     with watchdog.watching():
         aside = Aside("sums", work, lambda: 0.01, watchdog=watchdog)
         aside.start()

@@ -191,11 +191,18 @@ OF_THE_ENGINE = [
         (STOPPING + "test_a_stop_that_gets_lost_is_obeyed_by_the_next_step[catalog]",),
     ),
     Mutation(
-        "a beat that says good-bye is interrupted by its own handler",
+        "a beat says good-bye in the middle of a statement",
         "scheduler/beat.py",
         r"        if self\._is_at_work:\n            return\n",
         "",
-        (STOPPING + "test_a_second_signal_in_the_middle_of_the_good_bye_does_not_wait_for_the_first",),
+        (STOPPING + "test_a_signal_between_two_passes_leaves_the_last_runs_to_the_good_bye",),
+    ),
+    Mutation(
+        "a good-bye is cut short by another signal",
+        "scheduler/beat.py",
+        r"with self\._at_work\(\), deaf\(\):",
+        "with self._at_work():",
+        (STOPPING + "test_a_good_bye_is_not_cut_short_by_another_signal",),
     ),
     Mutation(
         "a task overrules the schedule that is being declared",
