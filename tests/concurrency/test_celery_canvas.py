@@ -35,8 +35,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.concurrency,
     pytest.mark.slow,
-    # A second app takes up every shared task of this process; other tests declare some under one name.
-    pytest.mark.filterwarnings("ignore::celery.exceptions.DuplicateTaskNameWarning"),
 ]
 
 LIMIT = 60.0  # seconds after which a chord is said to wait for ever
