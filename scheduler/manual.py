@@ -138,9 +138,8 @@ def adopt(
     """Give a delivery that carries no stamp a manual tick of its own, keyed by its task id.
 
     ``waits``: somebody waits for the answer, so no beat may ever publish the tick. ``call``: what a next attempt
-    repeats of the message (``scheduler.calls``). Raises ``LedgerUnavailable``
-    where the tick could not be stored, ``TypeError`` for arguments that Celery's JSON does not know, and
-    ``ValueError`` for those that the database cannot keep.
+    repeats of the message (``scheduler.calls``). Raises ``LedgerUnavailable`` where the tick could not be stored,
+    ``TypeError`` for arguments that Celery's JSON does not know, ``ValueError`` for those the database cannot keep.
     """
     task_id = key or str(uuid4())
     made = _make(

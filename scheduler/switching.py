@@ -60,12 +60,11 @@ def want_declared() -> bool:
     tasks do not agree, and a strategy that LOCKS does not know here. A schedule that is being declared holds the row
     of its name until it is stored, and the look for schedules begins when the row was given, so that it is seen.
     """
+    known = lock_backends.aliases()
     declared = {name: {*of_tasks.values()} for name, of_tasks in declared_strategies().items()}
-    agreed = {name: alias for name, (alias, *others) in declared.items() if not others}
-    known = {name: alias for name, alias in agreed.items() if alias in lock_backends.aliases()}
-    rows = LockName.objects.filter(name__in=known, schedules=None)
-    others = {name for name, wanted in rows.values_list("name", "alias_wanted") if wanted != known[name]}
-    looked = [_want(name, known[name]) for name in sorted(others)]
+    agreed = {name: alias for name, (alias, *others) in declared.items() if not others and alias in known}
+    rows = LockName.objects.filter(name__in=agreed, schedules=None).values_list("name", "alias_wanted")
+    looked = [_want(name, agreed[name]) for name, wanted in rows if wanted != agreed[name]]
     return all(looked)
 
 

@@ -150,7 +150,7 @@ class Ticker:
         _run(dispatch.SWITCHED_OFF, {"batch": conf("BATCH")})
 
     def _heal(self) -> None:
-        """Look at once after a start, when LOCKS may have been mended, and then once a minute."""
+        """Look at broken rows at once after a start, when LOCKS may have been mended, and then once a minute."""
         if boottime() >= self._heals_from:
             self._heals_from = boottime() + HEAL_INTERVAL
             self._has_declared = self._has_declared or bool(self._step(want_declared))

@@ -128,11 +128,10 @@ def _data(name: str, stored: Schedule | None, given: Given, why: str) -> dict[st
     data = {field: getattr(base, field) for field in ScheduleForm.Meta.fields}
     data |= dict.fromkeys(_RECURRENCE) | dict(given) | {"reason": why}
     data["lock_name"] = given.get("lock_name") or (stored.lock_id if stored else _derived(name, data["task"]))
-    lock = LockName.objects.filter(name=data["lock_name"]).first()
+    # A name that no schedule uses only has what calls made of it.
+    lock = LockName.objects.filter(name=data["lock_name"]).exclude(schedules=None).first()
     task = exclusive_tasks().get(data["task"])
-    declared = getattr(task, "exclusive_lock", "")
-    shared = lock and (lock.schedules.exists() or not declared)  # else it only has what calls made of it
-    data["strategy"] = given.get("strategy") or (lock.alias_wanted if lock and shared else declared)
+    data["strategy"] = given.get("strategy") or (lock.alias_wanted if lock else getattr(task, "exclusive_lock", ""))
     return data
 
 
