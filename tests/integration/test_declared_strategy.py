@@ -85,7 +85,7 @@ def test_a_schedule_of_the_name_says_which_and_the_task_does_not(enabled: bool) 
 def test_a_schedule_that_is_declared_later_takes_what_the_task_declares_and_not_what_calls_made_of_the_name() -> None:
     called()
     called.exclusive_lock = "database"
-    declare("daily", task=called.name, every=3600, lock_name=NAME)
+    declare("daily", task=called.name, every=86_400, lock_name=NAME)
     assert strategy() == ("none", "database")
     Ticker().tick()
     assert strategy() == ("database", "database")
@@ -120,7 +120,7 @@ def test_a_schedule_that_is_being_declared_is_not_overruled() -> None:
         connection.close()
 
     with transaction.atomic():
-        declare("daily", task=called.name, every=3600, lock_name=NAME, strategy="redis")
+        declare("daily", task=called.name, every=86_400, lock_name=NAME, strategy="redis")
         looking = threading.Thread(target=look)
         looking.start()
         looking.join(30)
@@ -135,7 +135,7 @@ def test_a_schedule_that_is_stored_after_the_first_look_is_not_overruled(monkeyp
     want = switching._want
 
     def meanwhile(name: str, alias: str) -> bool:
-        declare("daily", task=called.name, every=3600, lock_name=NAME, strategy="redis")
+        declare("daily", task=called.name, every=86_400, lock_name=NAME, strategy="redis")
         return want(name, alias)
 
     monkeypatch.setattr(switching, "_want", meanwhile)
