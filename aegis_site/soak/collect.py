@@ -15,8 +15,8 @@ from locks.clock import boottime
 from scheduler.models import Execution, Tick
 
 
-def collect(journal: Path, faults: Sequence[Fault], *, tick_guard: bool, commit_guard: bool) -> History:
-    """The history of the run that has just ended. Nothing of it may be running any more."""
+def collect(journal: Path, faults: Sequence[Fault], **run: Any) -> History:
+    """The history of the ``run`` that has just ended. Nothing of it may be running any more."""
     return History(
         stays=stays(lines(journal), faults),
         effects=[Effect(**row) for row in Mark.objects.values(*Effect.__annotations__)],
@@ -25,8 +25,7 @@ def collect(journal: Path, faults: Sequence[Fault], *, tick_guard: bool, commit_
         fates=_fates(),
         faults=faults,
         boot_epoch=time.time() - boottime(),
-        guarded=tick_guard,
-        fenced=commit_guard,
+        **run,
     )
 
 

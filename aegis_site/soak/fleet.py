@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -37,25 +37,23 @@ class Fleet:
         self.beats: list[ChildProcess] = []
         self._wanted_beats = beats
 
-    def await_workers(self, check: Callable[[], None] = lambda: None) -> None:
-        """Return when every worker takes messages; ``check`` may raise to end the wait."""
+    def await_ready(self) -> None:
+        """Return when every worker takes messages and every beat passes."""
         give_up = time.monotonic() + READY_WITHIN
-        while not all(worker_is_ready(worker) for worker in self.workers):
-            check()
-            ended = next((worker for worker in self.workers if not worker.running), None)
+        while late := self._not_ready():
+            ended = next((process for process in late if not process.running), None)
             if ended is not None or time.monotonic() > give_up:
-                who = ended or next(worker for worker in self.workers if not worker_is_ready(worker))
+                who = ended or late[0]
                 raise SoakError(f"{who.name} did not become ready: {who.last_line()!r}. Its log is {who.log}.")
             time.sleep(0.1)
 
+    def _not_ready(self) -> list[ChildProcess]:
+        workers = [worker for worker in self.workers if not worker_is_ready(worker)]
+        return workers + [beat for beat in self.beats if not beat_is_ready(beat)]
+
     def start_beats(self) -> None:
-        """Return when all of them pass."""
+        """Start them all; ``await_ready()`` waits for them."""
         self.beats = [self._beat(number) for number in range(self._wanted_beats)]
-        give_up = time.monotonic() + READY_WITHIN
-        while not all(beat_is_ready(beat) for beat in self.beats):
-            if time.monotonic() > give_up or not all(beat.running for beat in self.beats):
-                raise SoakError(f"A beat did not become ready; the logs are in {self._logs}.")
-            time.sleep(0.1)
 
     def restart_worker(self, number: int) -> None:
         """Put a new worker in the place of one that has ended; it gets ready by itself."""

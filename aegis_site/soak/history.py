@@ -7,8 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from aegis_site.soak.catalog import TTL
 from aegis_site.soak.injection import Fault
 from aegis_site.soak.journal import Line
+from aegis_site.soak.pace import Load
+
+# What comes on top of a lease after a fault: a pass of a beat, a delivery, seconds. The next fire time comes as well.
+EXTRA = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +93,17 @@ class History:
     fates: Sequence[Fate]
     faults: Sequence[Fault]
     boot_epoch: float
+    period: int = 1  # of every schedule, seconds
+    load: Load = field(default_factory=Load)
     guarded: bool = True  # the tick guard was on
     fenced: bool = True  # the commit guard was on
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def aftermath(self) -> float:
+        """How long after its end a fault may explain what is seen, and until when a dead holder's name is taken
+        again, seconds: leases run out, backlogs are worked off."""
+        return TTL + EXTRA + self.period
 
     def boot(self, stamp: datetime) -> float:
         """A stamp of the database as ``boottime()``. One machine, one clock that nobody steps during a soak."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from aegis_site.embedded import ChildProcess, Services
-from aegis_site.soak.catalog import PERIOD, TTL
+from aegis_site.soak.catalog import TTL
 from aegis_site.soak.fleet import STOP_WITHIN, Fleet
 from aegis_site.soak.plan import FaultKind, Planned
 from aegis_site.soak.promises import TOUCHED_BY_POSTGRES
@@ -53,12 +53,16 @@ class Fault:
 
 
 class Injector:
-    """Makes one fault at a time. ``wait`` is called with seconds whenever time must pass."""
+    """Makes one fault at a time. ``wait`` is called with seconds whenever time must pass.
 
-    def __init__(self, services: Services, fleet: Fleet, wait: Callable[[float], None]) -> None:
+    ``period``: of all schedules, seconds.
+    """
+
+    def __init__(self, services: Services, fleet: Fleet, wait: Callable[[float], None], period: int) -> None:
         self._services = services
         self._fleet = fleet
         self._wait = wait
+        self._period = period
         self._makers: dict[FaultKind, Callable[[Planned], Fault]] = {
             FaultKind.KILL: self._kill,
             FaultKind.PAUSE: self._pause,
@@ -158,7 +162,7 @@ class Injector:
         return _fault(planned, start, proof=True)
 
     def _reload(self, planned: Planned) -> Fault:
-        self._wait(PERIOD - time.time() % PERIOD)  # at a fire time, when a tick is on its way
+        self._wait(self._period - time.time() % self._period)  # at a fire time, when a tick is on its way
         start = boottime()
         if planned.variant == "beat":
             number = self._pick_beat(planned)

@@ -46,6 +46,8 @@ class Verdict:
             reasons.append("without the tick guard no tick was run twice")
         if not self.history.fenced and Broken.STALE not in seen:
             reasons.append("without the commit guard no stale effect was written")
+        if starved := sum(finding.starved for finding in self.shown):
+            reasons.append(f"{starved} fire times were missed while this machine had no CPU time to spare")
         return reasons
 
 
@@ -55,6 +57,7 @@ def as_json(verdict: Verdict, **run: Any) -> dict[str, Any]:
     return {
         "schema": "aegis.soak.1",
         **run,
+        "period_s": history.period,
         "seconds": round(verdict.seconds, 1),
         "ticks": len(history.fates),
         "bodies": len(history.stays),
@@ -89,8 +92,12 @@ def _strategy(verdict: Verdict, alias: str) -> dict[str, Any]:
 def _counts(found: Iterable[Finding], alias: str, what: Broken) -> dict[str, Any]:
     """How often, how often against a promise, and by which faults."""
     mine = [finding for finding in found if finding.alias == alias and finding.what == what]
-    by_fault = Counter(" + ".join(sorted(finding.faults)) or "nothing" for finding in mine)
+    by_fault = Counter(_cause(finding) for finding in mine)
     return {"count": len(mine), "against_promise": sum(f.promised for f in mine), "by_fault": dict(by_fault)}
+
+
+def _cause(finding: Finding) -> str:
+    return " + ".join(sorted(finding.faults)) or ("no CPU time" if finding.starved else "nothing")
 
 
 def show(verdict: Verdict, console: Console) -> None:

@@ -12,11 +12,12 @@ from django.db import connection
 
 from aegis_site.embedded import Services, own_services
 from aegis_site.soak import journal
-from aegis_site.soak.catalog import seed as seed_catalog
+from aegis_site.soak.catalog import seed, wanted
 from aegis_site.soak.collect import collect
 from aegis_site.soak.fleet import Fleet, SoakError
 from aegis_site.soak.history import History
 from aegis_site.soak.injection import Fault, Injector
+from aegis_site.soak.pace import LoadWatch, bearable_period, cost_of_start
 from aegis_site.soak.plan import FaultKind, faults
 from locks import lock_backends
 from scheduler.models import Execution, Tick
@@ -51,23 +52,30 @@ class Soak:
         os.environ[journal.FOLDER] = str(journal_folder)
         fleet = Fleet(services, workers=self._processes[0], beats=self._processes[1], logs=self._folder / "logs")
         try:
-            self._start(fleet)
-            self._break_things(ticks, fleet, Injector(services, fleet, time.sleep))
-            self._drain(fleet)
+            period = self._start(fleet)
+            with LoadWatch() as load:
+                self._break_things(ticks, fleet, Injector(services, fleet, time.sleep, period))
+                self._drain(fleet)
         finally:
             fleet.stop()
-        tick_guard, commit_guard = self._guards
-        return collect(journal_folder, self._made, tick_guard=tick_guard, commit_guard=commit_guard)
+        guarded, fenced = self._guards
+        return collect(journal_folder, self._made, period=period, load=load, guarded=guarded, fenced=fenced)
 
-    def _start(self, fleet: Fleet) -> None:
-        fleet.await_workers()
-        fleet.start_beats()  # before there is a schedule: what passes while they start would be missed
+    def _start(self, fleet: Fleet) -> int:
+        """Start all processes and store the schedules; returns their period."""
+        fleet.await_ready()
+        cost = min(cost_of_start(worker.pid) for worker in fleet.workers)
+        fleet.start_beats()
+        fleet.await_ready()  # before there is a schedule: what passes while they start would be missed
         aliases = lock_backends.aliases()
         while max(lock_backends[alias].prepare() for alias in aliases) > 0:
             time.sleep(0.2)
         tick_guard, commit_guard = self._guards
-        made = seed_catalog(list(aliases), tick_guard=tick_guard, commit_guard=commit_guard)
-        self._say(f"{len(made)} schedules under {len(aliases)} strategies, each every second")
+        schedules = wanted(aliases)
+        period = bearable_period(len(schedules), cost, os.cpu_count() or 1)
+        seed(schedules, period=period, tick_guard=tick_guard, commit_guard=commit_guard)
+        self._say(f"{len(schedules)} schedules under {len(aliases)} strategies, each every {period} s")
+        return period
 
     def _break_things(self, ticks: int, fleet: Fleet, injector: Injector) -> None:
         for planned in self._plan:
@@ -75,7 +83,7 @@ class Soak:
             if self._minted() >= ticks:
                 return
             self._made.append(injector.make(planned))
-            fleet.await_workers()
+            fleet.await_ready()  # two beats that are both still starting would be a fault that nobody planned
         self._pass(float("inf"), ticks)  # no fault was asked for
 
     def _pass(self, seconds: float, ticks: int) -> None:

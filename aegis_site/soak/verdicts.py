@@ -13,17 +13,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from aegis_site.soak.catalog import PERIOD, TTL
+from aegis_site.soak.catalog import TTL
 from aegis_site.soak.history import Fate, History, Start, Stay
 from aegis_site.soak.injection import Fault
 from aegis_site.soak.plan import FaultKind
 from aegis_site.soak.promises import UNWATCHED, overlap_is_promised_away
-
-# A dead holder's name is free again after its TTL; the next fire time, a pass and a delivery come on top, seconds.
-TAKEOVER_EXTRA = 4.0
-# How long after its end a fault may still explain what is seen: leases run out, backlogs are worked off, seconds.
-AFTERMATH = TTL + TAKEOVER_EXTRA
-
 
 # Faults that take nothing away for long: no fire time may be missed because of them.
 HARMLESS = frozenset({FaultKind.DUPLICATE, FaultKind.BEAT_KILL, FaultKind.RELOAD})
@@ -49,7 +43,8 @@ class Broken(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that should not have happened. ``faults``: the kinds that explain it; empty: nothing does."""
+    """One thing that should not have happened. ``faults``: the kinds that explain it; empty: nothing does, but where
+    it is ``starved``: this machine had no CPU time to spare."""
 
     what: Broken
     alias: str
@@ -57,6 +52,7 @@ class Finding:
     detail: str
     faults: frozenset[FaultKind]
     promised: bool
+    starved: bool = False
 
 
 def findings(history: History) -> list[Finding]:
@@ -73,12 +69,12 @@ def _touching(history: History, start: float, end: float, *who: tuple[int, str])
     return frozenset(
         fault.kind
         for fault in history.faults
-        if _near(fault, start, end) and (not who or any(fault.touches(pid, alias) for pid, alias in who))
+        if _near(history, fault, start, end) and (not who or any(fault.touches(pid, alias) for pid, alias in who))
     )
 
 
-def _near(fault: Fault, start: float, end: float) -> bool:
-    return fault.start <= end and start <= fault.end + AFTERMATH
+def _near(history: History, fault: Fault, start: float, end: float) -> bool:
+    return fault.start <= end and start <= fault.end + history.aftermath
 
 
 def _tokens(history: History) -> Iterator[Finding]:
@@ -164,17 +160,21 @@ def _lost_updates(history: History) -> Iterator[Finding]:
 
 
 def _misses(history: History) -> Iterator[Finding]:
-    """Fire times that nobody began, and ticks that nobody closed. A miss with a fault near it is explained."""
+    """Fire times that nobody began, and ticks that nobody closed. A miss with a fault near it is explained.
+
+    So is one on a machine without CPU time to spare, but such a run proves less than it says.
+    """
     for fate in history.fates:
         if fate.state not in ("closed", "misfired"):
             yield _broken(Broken.OPEN, fate.alias, fate.schedule, f"tick {fate.tick} is {fate.state}")
         elif fate.outcome in ("misfired", "blocked", "revoked"):
-            start = history.boot(fate.fire_time) - PERIOD
-            faults = _touching(history, start, history.boot(fate.deadline)) - HARMLESS
+            start, end = history.boot(fate.fire_time) - history.period, history.boot(fate.deadline)
+            faults = _touching(history, start, end) - HARMLESS
+            starved = not faults and history.load.starved(start, end)
             detail = f"tick {fate.tick}: {fate.outcome}, {fate.reason}"
             yield Finding(
                 what=Broken.MISSED, alias=fate.alias, schedule=fate.schedule, detail=detail, faults=faults,
-                promised=not faults,
+                promised=not faults and not starved, starved=starved,
             )  # fmt: skip
 
 
@@ -183,7 +183,7 @@ def _untold(history: History) -> Iterator[Finding]:
     by_schedule: dict[str, list[Fate]] = defaultdict(list)
     for fate in history.fates:
         by_schedule[fate.schedule].append(fate)
-    step = timedelta(seconds=PERIOD)
+    step = timedelta(seconds=history.period)
     for schedule, fates in by_schedule.items():
         expected: datetime | None = None
         for fate in sorted(fates, key=lambda fate: fate.fire_time):
@@ -236,8 +236,8 @@ def _committed_unheard(history: History, start: Start, stay: Stay) -> bool:
 def _takeovers(history: History) -> Iterator[Finding]:
     """After a kill the name is taken again within the bound, where no other fault was in the way."""
     for stay, delay in takeovers(history):
-        others = [f for f in history.faults if not f.killed and _near(f, stay.ended, stay.ended + delay)]
-        if delay > TTL + TAKEOVER_EXTRA and not others:
+        others = [f for f in history.faults if not f.killed and _near(history, f, stay.ended, stay.ended + delay)]
+        if delay > history.aftermath and not others:
             detail = f"{delay:.1f} s after execution {stay.execution} was killed"
             yield _broken(Broken.TAKEOVER, stay.alias, stay.schedule, detail)
 

@@ -10,6 +10,7 @@ import pytest
 from aegis_site.soak.catalog import TTL
 from aegis_site.soak.history import Effect, Fate, History, Start, Stay, stays
 from aegis_site.soak.injection import Fault
+from aegis_site.soak.pace import Load
 from aegis_site.soak.plan import FaultKind
 from aegis_site.soak.promises import overlap_is_promised_away
 from aegis_site.soak.report import Verdict
@@ -174,6 +175,15 @@ def test_a_miss_needs_a_fault() -> None:
     assert not only(replace(history, fates=missed, faults=down), Broken.MISSED).promised
     reloaded = [fault(FaultKind.RELOAD, 2.0, 4.0)]
     assert only(replace(history, fates=missed, faults=reloaded), Broken.MISSED).promised
+
+
+def test_a_miss_on_a_machine_without_cpu_time_is_no_broken_promise_and_no_proof() -> None:
+    missed = changed(healthy().fates, 2, outcome="misfired", reason="no beat stored it in time")
+    busy = [(float(second), 100.0) for second in range(40)]
+    for load, reasons in ((Load(busy), 1), (Load([(at, 50.0) for at, _ in busy]), 0)):
+        verdict = Verdict.of(replace(healthy(), fates=missed, load=load), 1.0)
+        assert len(verdict.inconclusive) == reasons
+        assert len(verdict.broken) == 1 - reasons
 
 
 def test_a_fire_time_without_a_row_is_seen_and_one_in_a_stretch_is_not() -> None:
