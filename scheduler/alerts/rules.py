@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from django.db import connection
@@ -12,18 +13,24 @@ from django.db.models import Q
 
 from scheduler import held
 from scheduler.charts import Window
+from scheduler.charts.scale import duration_words
 from scheduler.collisions import duplicates, overlaps
 from scheduler.conf import conf
 from scheduler.dashboard import headroom, rows
-from scheduler.models import Instance, LockRelease, Schedule, Tick
+from scheduler.dashboard.latest import p95_of
+from scheduler.models import Execution, Instance, LockRelease, Schedule, Tick
 from scheduler.notes import starved
 from scheduler.starvation import IN_A_ROW
-from scheduler.states import TickState
+from scheduler.states import ExecutionState, TickOutcome, TickState
 
 # Events count for this long: an alert is closed when none happened within it.
 WINDOW = timedelta(minutes=15)
 # Rows of one kind that are looked at, and subjects of one rule.
 MOST = 1_000
+# Ticks of a schedule that are looked back on.
+RUNS_BACK = 100
+# No body is inside too long before this.
+LONG = timedelta(minutes=1)
 # Ticks that an operator's switch closed: nobody wanted them (the reasons of ``statements.dispatch.SWITCHED_OFF``).
 _UNWANTED = Q(reason__in=("deleted", "disabled", "paused")) | Q(reason__startswith="paused: ")
 
@@ -172,6 +179,52 @@ def _starved(now: datetime, threshold: float) -> Iterator[Seen]:
         yield Seen(subject=name, message=said, schedule_id=pk)
 
 
+# in: back, most. out: name, id, outcomes and ticks, the latest first, of each enabled schedule whose latest run did
+# not end well, as far as its latest ``back`` ticks ran. One that ended well by hand since, or again, is none.
+_ENDED_BADLY = """
+SELECT s.name, s.id, ran.outcomes, ran.ticks FROM aegis_scheduler_schedule s CROSS JOIN LATERAL (
+    SELECT array_agg(outcome ORDER BY fire_time DESC) AS outcomes, array_agg(id ORDER BY fire_time DESC) AS ticks,
+           max(fire_time) AS latest
+    FROM (SELECT id, fire_time, outcome FROM aegis_scheduler_tick WHERE schedule_id = s.id AND manual_key IS NULL
+          ORDER BY fire_time DESC LIMIT %(back)s) t
+    WHERE outcome IN ('executed', 'failed', 'lost', 'abandoned')
+) ran
+WHERE s.enabled AND ran.outcomes[1] <> 'executed' AND NOT EXISTS (
+    SELECT FROM aegis_scheduler_tick WHERE schedule_id = s.id AND manual_key IS NOT NULL AND outcome = 'executed'
+        AND fire_time >= ran.latest)
+ORDER BY s.name LIMIT %(most)s
+"""
+
+
+def _failing(now: datetime, threshold: float) -> Iterator[Seen]:
+    """Runs that did not end well since the last one that did. A refusal is no run; retries belong to their run."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ENDED_BADLY, {"back": RUNS_BACK, "most": MOST})
+        found = cursor.fetchall()
+    for name, pk, outcomes, ticks in found:
+        bad = list(takewhile(lambda outcome: outcome != TickOutcome.EXECUTED, outcomes))
+        if len(bad) >= threshold:
+            times = "Its latest run" if len(bad) == 1 else f"Its latest {len(bad)} runs"
+            said = f"{times} ended as {', '.join(sorted(set(bad)))}."
+            yield Seen(subject=name, message=said, schedule_id=pk, marks=tuple(sorted(ticks[: len(bad)])))
+
+
+def _long(now: datetime, threshold: float) -> Iterator[Seen]:
+    """The oldest body of each schedule, if it is inside for that many times as long as its runs usually take."""
+    inside = Execution.objects.filter(
+        state=ExecutionState.RUNNING, began=True, tick__schedule__isnull=False, started_at__lt=now - LONG
+    ).order_by("started_at")
+    ages = inside.values_list("tick__schedule_id", "tick__schedule_name", "id", "started_at")[:MOST]
+    oldest = {row[0]: row for row in reversed(ages)}
+    usual = p95_of(oldest)
+    for pk, name, execution_id, since in oldest.values():
+        assert since  # every body that runs has begun
+        stay, p95 = (now - since).total_seconds(), usual[pk]
+        if p95 is not None and stay > threshold * p95:
+            said = f"Inside for {duration_words(stay)}; 19 of 20 of its runs end within {duration_words(p95)}."
+            yield Seen(subject=name, message=said, schedule_id=pk, execution_id=execution_id)
+
+
 def _release(now: datetime, threshold: float) -> Iterator[Seen]:
     found = LockRelease.objects.filter(asked_at__gte=now - WINDOW).order_by("id")[:MOST]
     for one in found:
@@ -192,6 +245,8 @@ RULES: dict[str, Rule] = {
         Rule(key="clock", title="Clock offset", find=_clock, threshold=1, unit="seconds"),
         Rule(key="never", title="Never fires", find=_never),
         Rule(key="starved", title="Refused again and again", find=_starved),
+        Rule(key="failing", title="Failing", find=_failing, unit="runs in a row"),
+        Rule(key="long", title="Inside too long", find=_long, threshold=3, unit="times its usual"),
         Rule(key="release", title="Released by force", find=_release),
     )
 }

@@ -45,8 +45,9 @@ Kind = Callable[[Found], Iterator[Item]]
 
 
 def attention(found: Found) -> list[Item]:
-    """Proven overlaps, duplicates, nobody there, missed, blocked, lost processes, tight leases, mixed versions."""
-    kinds: tuple[Kind, ...] = (_collided, _nobody, _missed, _blocked, _orphans, _tight, _versions)
+    """Proven overlaps, duplicates, nobody there, missed, badly ended, blocked, lost processes, tight leases, mixed
+    versions."""
+    kinds: tuple[Kind, ...] = (_collided, _nobody, _missed, _ended_badly, _blocked, _orphans, _tight, _versions)
     return [item for kind in kinds for item in _some(list(kind(found)))]
 
 
@@ -92,6 +93,15 @@ def _missed(found: Found) -> Iterator[Item]:
         if tally.missed:
             text = f"{tally.missed:,} fire time{'' if tally.missed == 1 else 's'} missed."
             yield Item(what=key[1], text=text, tone="warn", url=found.links.ticks(TickOutcome.MISFIRED, key))
+
+
+def _ended_badly(found: Found) -> Iterator[Item]:
+    """One sentence for each schedule and each bad end: they lead to different rows."""
+    for key, tally in found.figures.schedules.items():
+        for outcome in (TickOutcome.FAILED, TickOutcome.LOST, TickOutcome.ABANDONED):
+            if number := tally.ended[outcome]:
+                text = f"{number:,} run{'' if number == 1 else 's'} ended as {outcome.label.lower()}."
+                yield Item(what=key[1], text=text, tone="warn", url=found.links.ticks(outcome, key))
 
 
 def _blocked(found: Found) -> Iterator[Item]:

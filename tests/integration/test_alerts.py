@@ -31,7 +31,16 @@ from scheduler.alerts.look import look
 from scheduler.alerts.settings import check_alerts
 from scheduler.alerts.watch import watch
 from scheduler.minting import mint
-from scheduler.models import Alert, AlertDelivery, AlertLook, AlertRule, Instance, LockRelease, Schedule, Tick
+from scheduler.models import (
+    Alert,
+    AlertDelivery,
+    AlertLook,
+    AlertRule,
+    Instance,
+    LockRelease,
+    Schedule,
+    Tick,
+)
 from scheduler.pruning import prune
 from scheduler.signals import alert_closed, alert_opened
 from scheduler.statements import dispatch

@@ -140,6 +140,9 @@ def test_what_needs_attention_is_ranked_and_each_leads_somewhere(overview: Calla
         "Beat : never heard. No ticks are made until one runs.",
         "Workers : none is alive. Nobody takes what is due.",
         "report : 7 fire times missed.",
+        "report : 1 run ended as failed.",
+        "report : 1 run ended as lost.",
+        "report : 1 run ended as abandoned.",
         "report : 1 tick blocked: the lock store did not answer, or a guard was open.",
     ]
     assert [item[: len(start)] for item, start in zip(found, starts, strict=True)] == starts

@@ -59,7 +59,7 @@ def run(
     console = Console(stderr=True)
     folder = _empty(Path(settings.EMBEDDED_DIR) / "soak")
     call_command("migrate", verbosity=0, interactive=False)
-    began = time.monotonic()
+    began, revision = time.monotonic(), commit(settings.BASE_DIR)
     soak = Soak(
         folder, workers=workers, beats=beats, seed=seed, kinds=faults, tick_guard=not no_tick_guard,
         commit_guard=not no_commit_guard, say=console.print,
@@ -71,7 +71,7 @@ def run(
     verdict = Verdict.of(history, time.monotonic() - began)
     told = as_json(
         verdict, asked_ticks=ticks, workers=workers, beats=beats, seed=seed, tick_guard=not no_tick_guard,
-        commit_guard=not no_commit_guard, version=VERSION, commit=commit(settings.BASE_DIR),
+        commit_guard=not no_commit_guard, version=VERSION, commit=revision,
         at=timezone.now().isoformat(timespec="seconds"),
     )  # fmt: skip
     if output is not None:
