@@ -66,15 +66,15 @@ def test_a_body_that_stays_inside_far_longer_than_usual_is_told_while_it_does() 
     a_beat()
     report = make_schedule("report")
     for number in range(5):
-        seed.ran(over(report, 900 + number), "worker@1", 0.1, 20.0)
+        seed.ran(over(report, 900 + number), "worker@1", 0.1, 40.0)
     inside = seed.ran(make_tick(report, seconds_ago=50, state="started"), "worker@1", 0.1, None)
     assert "long" not in looked()
-    for ago, told in ((59, False), (90, True)):
+    for ago, told in ((90, False), (130, True)):
         Execution.objects.filter(pk=inside.pk).update(started_at=database_now() - timedelta(seconds=ago))
         assert ("long" in looked()) is told
     alert = looked()["long"]
     assert (alert.subject, alert.execution_id) == ("report", inside.pk)
-    assert alert.message.endswith("19 of 20 of its runs end within 20 s.")
+    assert alert.message.endswith("19 of 20 of its runs end within 40 s.")
     Execution.objects.filter(pk=inside.pk).update(state="executed", ended_at=database_now())
     assert "long" not in looked()
 
