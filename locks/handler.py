@@ -25,6 +25,10 @@ def backend_class(alias: str, params: Mapping[str, Any]) -> type[BaseLockBackend
         found = import_string(path)
     except ImportError as error:
         raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND']: cannot import {path!r}: {error}") from error
+    except Exception as error:  # whatever the module raises on its way in
+        raise InvalidLockBackend(
+            f"LOCKS[{alias!r}]['BACKEND']: importing {path!r} raises {type(error).__name__}."
+        ) from error
     if not (isinstance(found, type) and issubclass(found, BaseLockBackend)):
         raise InvalidLockBackend(f"LOCKS[{alias!r}]['BACKEND']: {path!r} is no subclass of BaseLockBackend.")
     return found
@@ -52,7 +56,13 @@ class LockBackendHandler(_Handler):
 
     def create_connection(self, alias: str) -> BaseLockBackend:
         params = self.settings[alias]
-        return backend_class(alias, params)(alias, dict(params))
+        kind = backend_class(alias, params)
+        try:
+            return kind(alias, dict(params))
+        except InvalidLockBackend:
+            raise
+        except Exception as error:  # one entry at fault is that entry's, whatever its class raises
+            raise InvalidLockBackend(f"LOCKS[{alias!r}]: making it raises {type(error).__name__}.") from error
 
     def __getitem__(self, alias: str) -> BaseLockBackend:
         if alias not in self.settings:

@@ -68,7 +68,8 @@ def _is_yet_to_be_passed(schedule: Schedule, now: datetime, fire_time: datetime)
         return False
     if schedule.next_fire_at is not None:
         return schedule.next_fire_at <= fire_time
-    return all(at is None or at < fire_time for at in (schedule.activated_at, schedule.paused_until))
+    edited, resumed = schedule.activated_at, schedule.paused_until
+    return (edited is None or edited < fire_time) and (resumed is None or resumed <= fire_time)
 
 
 def _check_known(now: datetime, fire_time: datetime, ticks: list[Tick]) -> None:

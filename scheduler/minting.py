@@ -77,19 +77,19 @@ def _mint(now: datetime | None, only: int | None = None) -> Minted:
         over = boottime() + PASS_BUDGET
         aliases = aliases_in_force({schedule.lock_id for schedule in schedules})
         ticks: list[NewTick] = []
-        ours = [schedule for schedule in schedules if schedule.lock_id in aliases]
-        left = len(ours)
-        for schedule in ours:
+        left = len(schedules)
+        for schedule in schedules:
             ticks += _take(schedule, aliases[schedule.lock_id], now)
             left -= 1
             if boottime() >= over:
                 break
         stored = _store(ticks, now)
-    return Minted(stored, full=left > 0 or (bool(ours) and len(schedules) >= conf("BATCH")))
+    return Minted(stored, full=left > 0 or len(schedules) >= conf("BATCH"))
 
 
 def _due_ids(only: int | None = None) -> list[tuple[int, datetime]]:
-    """The ids of the schedules that are due, locked, each with the database's clock when they were read."""
+    """The ids of the schedules that are due, locked as their lock names are, each with the database's clock when they
+    were read."""
     given = {"batch": conf("BATCH"), "on_time": conf("ON_TIME"), "id": only}
     with connection.cursor() as cursor:
         cursor.execute(dispatch.DUE if only is None else dispatch.DUE_ONE, given)
@@ -168,13 +168,13 @@ def _decide(schedule: Schedule, now: datetime) -> Decision:
 
 def _boundary(schedule: Schedule) -> datetime:
     """Fire times after this are this pass's business: nothing before an edit is filled in, nor what passed during
-    a pause. A pause with an end ends by itself, and that instant is the boundary: a beat that comes by later
-    applies the misfire policy to what came after it."""
+    a pause. A pause with an end ends by itself, and that instant is the first after it: a beat that comes by later
+    applies the misfire policy to what came since."""
     bounds = [schedule.activated_at] if schedule.activated_at else []
     if schedule.next_fire_at:
         bounds.append(schedule.next_fire_at - MOMENT)
     if schedule.paused_until:
-        bounds.append(schedule.paused_until)
+        bounds.append(schedule.paused_until - MOMENT)
     return max(bounds)
 
 

@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery import current_app
-from celery.exceptions import QueueNotFound
 from celery.result import denied_join_result
 from django.core.exceptions import ImproperlyConfigured
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
+from redis.exceptions import (
+    ClusterDownError,
+    DataError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
 
 from scheduler import calls
 from scheduler.conf import NO_BROADCAST, conf
@@ -25,6 +32,9 @@ logger = logging.getLogger("aegis.publisher")
 # Of a task's declaration. Celery takes them over where it sends a task by name, but before version 5.7 it does not.
 OWN = ("queue", "exchange", "routing_key", "priority", "compression", "delivery_mode", "time_limit",
        "soft_time_limit", "ignore_result")  # fmt: skip
+
+# Answers of a Redis that refuses everybody's messages.
+OF_SERVER = (ClusterDownError, MasterDownError, OutOfMemoryError, ReadOnlyError)
 
 UNREAD = 60.0  # seconds that RabbitMQ keeps a worker's broadcast queue which nobody reads
 
@@ -85,8 +95,7 @@ def _sends(tick: Tick, producer: Any) -> bool:
     try:
         _send(tick, producer)
     except Exception as trouble:
-        # A queue that does not exist is a KeyError, which the Redis transport takes for a broken connection.
-        if isinstance(trouble, _broker_errors()) and not isinstance(trouble, QueueNotFound):
+        if isinstance(trouble, _broker_errors()) and not _is_its_own(trouble):
             raise
         logger.exception(
             "tick %s of %s cannot be published", tick.id, tick.schedule_name or tick.task,
@@ -94,6 +103,20 @@ def _sends(tick: Tick, producer: Any) -> bool:
         )  # fmt: skip
         return False
     return True
+
+
+def _is_its_own(trouble: Exception) -> bool:
+    """Whether what looks like the broker's failure is a fault of this one message, and harms no other.
+
+    The Redis transport takes each KeyError for a broken connection: of a queue that does not exist, of a function in
+    ``task_routes``, of an unknown compression, which kombu wraps. Redis also refuses a single queue whose key has
+    another type, or which this user may not write to; but what it refuses to everybody is its own failure.
+    """
+    cause = trouble.__cause__ or trouble
+    if isinstance(cause, LookupError):
+        return True
+    of_server = isinstance(cause, OF_SERVER) or str(cause).startswith("MISCONF")
+    return isinstance(cause, (DataError, ResponseError)) and not of_server
 
 
 def _broker_errors() -> tuple[type[BaseException], ...]:

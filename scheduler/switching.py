@@ -43,7 +43,7 @@ def aliases_in_force(names: Iterable[str]) -> dict[str, str]:
 
 def switch_idle() -> None:
     """Put in force what is wanted, also under names of which nothing is due for long, where nothing is open."""
-    pending = LockName.objects.exclude(alias_in_force__in=["", F("alias_wanted")])
+    pending = LockName.objects.exclude(alias_in_force="").exclude(alias_in_force=F("alias_wanted"))
     before = dict(pending.values_list("name", "alias_in_force")[: conf("BATCH")])
     with transaction.atomic():
         after = aliases_in_force(before)

@@ -94,8 +94,9 @@ class Ticker:
         return None
 
     def _mint_and_publish(self) -> None:
-        full = True
-        while full:
+        """Until all that is due is stored, or for PASS_INTERVAL: what is open waits for its own steps meanwhile."""
+        full, over = True, boottime() + conf("PASS_INTERVAL")
+        while full and boottime() < over and not self._stopped:
             minted = mint()
             if minted.ticks:
                 failpoint("after-mint")

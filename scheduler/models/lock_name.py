@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from locks import lock_backends
 from locks.base import validate_name
@@ -61,6 +61,13 @@ class LockName(Stored):
         db_table = "aegis_scheduler_lockname"
         ordering = ["name"]
         verbose_name = "lock name"
+        indexes = [
+            models.Index(
+                fields=["name"],
+                condition=~Q(alias_in_force="") & ~Q(alias_in_force=F("alias_wanted")),
+                name="aegis_lockname_switching",
+            ),
+        ]
         constraints = [
             models.CheckConstraint(condition=~Q(alias_wanted=""), name="aegis_lockname_alias_wanted_set"),
             models.CheckConstraint(condition=Q(name__regex=r"^[a-z0-9._:-]{1,200}$"), name="aegis_lockname_spelling"),

@@ -74,6 +74,19 @@ def test_a_pause_with_an_end_ends_by_itself_and_only_what_came_after_its_end_is_
     assert 99 <= len(fired()) + missed <= 112
 
 
+def test_a_fire_time_at_the_end_of_a_pause_is_the_first_after_it() -> None:
+    schedule = make_schedule("once", every_seconds=None, once_at=database_now() + timedelta(hours=1))
+    pause("once", why="audit", who="ops", until=schedule.once_at)
+    shift(schedule, paused_at=3600, activated_at=3600, paused_until=2, once_at=2)
+    schedule.refresh_from_db()
+    Schedule.objects.filter(pk=schedule.pk).update(once_at=schedule.paused_until)
+    shift(schedule, activated_at=3600)
+
+    mint()
+
+    assert fired() == [schedule.paused_until]
+
+
 def test_open_ticks_of_a_paused_schedule_are_refused_at_the_start_and_closed_with_the_reason() -> None:
     schedule = make_schedule("report")
     tick = make_tick(schedule)
