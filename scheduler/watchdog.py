@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import socket
 import threading
@@ -61,6 +62,7 @@ class Watchdog:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
+        self._connects_within = max(2, math.ceil(patience / 3))  # seconds; libpq knows no less than two
         self._watched: set[_Watched] = set()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -69,6 +71,8 @@ class Watchdog:
     def watching(self) -> Iterator[None]:
         """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
         watched = _Watched(connections[DEFAULT_DB_ALIAS], boottime())
+        # While a connection is made there is nothing to hang up on: psycopg alone would wait for over two minutes.
+        watched.wrapper.settings_dict.setdefault("OPTIONS", {}).setdefault("connect_timeout", self._connects_within)
         with self._changing:
             self._thread = running(self._thread, self._look, "aegis-watchdog")
             self._watched.add(watched)
@@ -91,7 +95,7 @@ class Watchdog:
     def _hang_up(self, watched: BaseDatabaseWrapper) -> None:
         """Shut the socket down under the thread that waits for it. The connection object stays that thread's own."""
         raw = watched.connection
-        if raw is None:  # it is being made, which has a bound of its own
+        if raw is None:  # it is being made, with a bound of its own
             return
         if raw.info.transaction_status is not TransactionStatus.ACTIVE:  # whoever is slow, it is not the database
             return

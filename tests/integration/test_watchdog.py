@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -74,3 +75,24 @@ def test_what_a_beat_does_beside_its_passes_is_cut_short_as_well() -> None:
         aside.start()
         wait_until(lambda: ask(0.1) or over.is_set(), timeout=30, message="the second round came")
         aside.stop()
+
+
+def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a proxy does whose database is away, in a project that names no time-out of its own."""
+    told: list[str] = []
+
+    def work() -> None:
+        with Watchdog(3.0).watching():
+            try:
+                ask()
+            except OperationalError as trouble:
+                told.append(str(trouble))
+
+    own = connection.settings_dict
+    options = {key: value for key, value in own["OPTIONS"].items() if key != "connect_timeout"}
+    with socket.create_server(("127.0.0.1", 0)) as silent, monkeypatch.context() as patch:
+        for key, value in (("HOST", "127.0.0.1"), ("PORT", silent.getsockname()[1]), ("OPTIONS", options)):
+            patch.setitem(own, key, value)
+        threading.Thread(target=work, daemon=True).start()
+        wait_until(lambda: told, timeout=30, message="the connection was given up")
+    assert "timeout" in told[0]
