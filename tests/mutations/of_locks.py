@@ -228,6 +228,16 @@ OF_LOCKS = [
         (REDLOCK_CONTRACT + "test_a_forked_child_asks_over_wires_of_its_own",),
     ),
     Mutation(
+        "one renewing thread for all stores",
+        "locks/keepalive.py",
+        r"(def renewer\(self, alias: str\) -> _Loop:\n)",
+        r"\1        alias = 'all'\n",
+        tuple(
+            f"tests/unit/locks/test_keepalive.py::test_a_store_that_hangs_holds_up_no_renewal_at_another[{other}]"
+            for other in ("redis", "database")
+        ),
+    ),
+    Mutation(
         "statements are prepared behind a pooler",
         "locks/pooling.py",
         r"return using not in _refuted and seen_pooling\(.*?\) is None",
