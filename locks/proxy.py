@@ -30,6 +30,7 @@ class TcpProxy:
         self.upstream = upstream
         self.requests = 0  # pieces forwarded to the server, to see that something was sent
         self.dropped = 0  # pieces and connections that a fault has lost, to see that it was felt
+        self.held = 0  # answers kept back, to see that the server has done what it was asked
         self._mode = "healthy"
         self._flowing = threading.Event()
         self._flowing.set()
@@ -105,6 +106,7 @@ class TcpProxy:
         with contextlib.suppress(OSError):  # either side has gone: the other is told below
             while data := source.recv(_CHUNK):
                 if is_answer:
+                    self.held += not self._flowing.is_set()
                     self._flowing.wait()
                 if self._mode == "lose" or (is_answer and self._mode == "swallow"):
                     self.dropped += 1

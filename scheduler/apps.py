@@ -14,8 +14,9 @@ class SchedulerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from scheduler import celery_signals, checks, pools
+        from scheduler import celery_signals, checks, deleting, pools
 
         checks.register()
         pools.register()
         celery_signals.connect()
+        deleting.connect()

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import connections
 
-from locks import LockUnavailable, connection, lock_backends
+from locks import LeaseLost, LockUnavailable, connection, lock_backends
 from locks.testing import LockBackendContract, Outage, wait_until
 from tests.contract.wires import wired_database, wired_row_backend
 
@@ -57,6 +57,30 @@ class RowBackendContract(LockBackendContract):
             {"name": name, "stamp": stamp[0], "ttl": self.backend.ttl},
         )
         assert late_enough == [(True,)]
+
+    def test_a_release_that_waited_leaves_who_came_meanwhile_alone(self, name: str) -> None:
+        """It was the holder when it asked, and is not when it gets the row."""
+        lease, successor = self.acquired(name), uuid.uuid4()
+        with self.row_locked(name) as holder, ThreadPoolExecutor(1) as pool:
+            released = pool.submit(lambda: lock_backends[self.alias].release(lease))
+            wait_until(self.somebody_waits, what="the release waits for the row")
+            self.hand_over(holder, name, successor)
+            assert released.result() is False
+        shown = self.backend.inspect(name)
+        assert shown is not None
+        assert shown.lease_id == successor
+
+    def test_a_renewal_that_waited_prolongs_nobody_elses_lease(self, name: str) -> None:
+        lease, successor = self.acquired(name), uuid.uuid4()
+        with self.row_locked(name) as holder, ThreadPoolExecutor(1) as pool:
+            renewed = pool.submit(lambda: lock_backends[self.alias].renew(lease, ttl=600))
+            wait_until(lambda: self.somebody_waits() or renewed.done(), what="the renewal waits for the row")
+            self.hand_over(holder, name, successor)
+            assert self.backend.renewable is isinstance(renewed.exception(), LeaseLost)
+        shown = self.backend.inspect(name)
+        assert shown is not None
+        assert shown.lease_id == successor
+        assert shown.expires_in is not None and shown.expires_in <= 60
 
     def test_a_locked_row_is_unavailable_never_none(self, name: str) -> None:
         self.backend.release(self.acquired(name))
@@ -106,6 +130,15 @@ class RowBackendContract(LockBackendContract):
             again = backend.acquire(name, lease_id=lease_id)
             assert again is not None
             assert again.grant_no == granted.grant_no
+
+    def hand_over(self, holder: psycopg.Connection, name: str, successor: uuid.UUID) -> None:
+        """The session that has the row gives it to another lease, for a minute."""
+        holder.execute(
+            f"UPDATE {self.table} SET lease_id = %s, {self.end} = clock_timestamp() + interval '1 min'"
+            " WHERE name = %s",
+            [successor, name],
+        )
+        holder.commit()
 
     def somebody_waits(self) -> bool:
         return connection.execute(WAITING) != [(0,)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -314,7 +314,19 @@ def test_a_message_carries_its_deadline_and_celerys_count_of_retries() -> None:
     assert headers["retries"] == 2
     assert datetime.fromisoformat(headers["expires"]) == tick.deadline
     assert headers["aegis"]["attempt"] == 3
+    instants = dict(instants_in({"headers": headers, "properties": message["properties"]}))
+    assert {"expires", "fire_time"} <= instants.keys()
+    assert [name for name, instant in instants.items() if instant.utcoffset() is None] == []
     assert json.loads(base64.b64decode(message["body"]))[0] == tick.args
+
+
+def instants_in(part: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
+    """All that reads like an instant in what travels, by its name."""
+    for name, value in part.items():
+        if isinstance(value, dict):
+            yield from instants_in(value)
+        with suppress(TypeError, ValueError):
+            yield name, datetime.fromisoformat(value)
 
 
 def test_each_copy_of_a_tick_waits_twice_as_long_and_none_is_sent_after_the_deadline() -> None:

@@ -8,6 +8,7 @@ DATABASE_CONTRACT = "tests/contract/test_database.py::TestDatabase::"
 OPTIMISTIC_CONTRACT = "tests/contract/test_optimistic.py::TestOptimistic::"
 REDIS_CONTRACT = "tests/contract/test_redis.py::TestRedis::"
 REDLOCK_CONTRACT = "tests/contract/test_redlock.py::TestRedlock::"
+TAKEOVERS = "tests/contract/test_takeovers.py::"
 
 
 OF_LOCKS = [
@@ -22,6 +23,60 @@ OF_LOCKS = [
             REDLOCK_CONTRACT + "test_stale_release_does_not_free_the_next_holder",
         ),
         never_left_out=True,
+    ),
+    Mutation(
+        "a release in two steps, redis",
+        "locks/backends/redis.py",
+        r"return bool\(self\._run\(\"release\".*?\n",
+        """line, key = line_to(self.url, self.timeout), lock_key(self.prefix, name)
+        value = line.exchange(["GET", key]) or b""
+        return value.startswith(str(lease_id).encode()) and bool(line.exchange(["DEL", key]))
+""",
+        (TAKEOVERS + "test_a_release_under_way_leaves_who_came_meanwhile_alone[redis]",),
+        never_left_out=True,
+    ),
+    Mutation(
+        "a renewal in two steps, redis",
+        "locks/backends/redis.py",
+        r"return bool\(self\._run\(\"renew\".*?\n",
+        """line, key = line_to(self.url, self.timeout), keys[0]
+        value = line.exchange(["GET", key]) or b""
+        return value.startswith(str(lease.lease_id).encode()) and bool(line.exchange(["PEXPIRE", key, _ms(ttl)]))
+""",
+        (TAKEOVERS + "test_a_renewal_under_way_prolongs_nobody_elses_lease[redis]",),
+    ),
+    Mutation(
+        "a release in two steps, redlock",
+        "locks/backends/redlock.py",
+        r"answers = ask_all\(self\.nodes, scripts\.RELEASE, \[key\], \[str\(lease_id\)\]\)",
+        """shown = ask_all(self.nodes, scripts.SHOW, [key], [])
+        mine = [a.node for a in shown if a.value and a.value[0].startswith(str(lease_id).encode())]
+        answers = [Answer(node, node.client.delete(key)) for node in mine]""",
+        (TAKEOVERS + "test_a_release_under_way_leaves_who_came_meanwhile_alone[redlock]",),
+    ),
+    Mutation(
+        "a release in two steps, rows",
+        "locks/backends/rows.py",
+        r"return bool\(self\._execute\(\"release\".*?\n",
+        """shown, by_name = self.inspect(name), self.release_sql.partition("AND")[0] + "RETURNING true"
+        mine = shown is not None and shown.lease_id == lease_id
+        return mine and bool(self._execute("release", name, by_name, params))
+""",
+        tuple(
+            contract + "test_a_release_that_waited_leaves_who_came_meanwhile_alone"
+            for contract in (DATABASE_CONTRACT, OPTIMISTIC_CONTRACT)
+        ),
+        never_left_out=True,
+    ),
+    Mutation(
+        "a renewal in two steps, database",
+        "locks/backends/database.py",
+        r"return bool\(self\._execute\(\"renew\".*?\n",
+        """shown, by_name = self.inspect(lease.name), RENEW.partition("AND")[0] + "RETURNING true"
+        mine = shown is not None and shown.lease_id == lease.lease_id
+        return mine and bool(self._execute("renew", lease.name, by_name, params, timeout=timeout))
+""",
+        (DATABASE_CONTRACT + "test_a_renewal_that_waited_prolongs_nobody_elses_lease",),
     ),
     Mutation(
         "now() for clock_timestamp() in a lease",
@@ -171,6 +226,16 @@ OF_LOCKS = [
         r"    _clients = _Clients\(\)\n\n\nos\.register",
         "\n\nos.register",
         (REDLOCK_CONTRACT + "test_a_forked_child_asks_over_wires_of_its_own",),
+    ),
+    Mutation(
+        "one renewing thread for all stores",
+        "locks/keepalive.py",
+        r"(def renewer\(self, alias: str\) -> _Loop:\n)",
+        r"\1        alias = 'all'\n",
+        tuple(
+            f"tests/unit/locks/test_keepalive.py::test_a_store_that_hangs_holds_up_no_renewal_at_another[{other}]"
+            for other in ("redis", "database")
+        ),
     ),
     Mutation(
         "statements are prepared behind a pooler",

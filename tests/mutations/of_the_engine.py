@@ -15,6 +15,7 @@ WAITING = "tests/integration/test_waiting_starts.py::"
 STOPPING = "tests/integration/test_stopping.py::"
 DECLARED = "tests/integration/test_declared_strategy.py::"
 REPLACED = "tests/integration/test_replaced_strategy.py::"
+UNDER_A_BEAT = "tests/integration/test_edits_under_a_beat.py::"
 
 OF_THE_ENGINE = [
     Mutation(
@@ -147,6 +148,24 @@ OF_THE_ENGINE = [
         r"NOT \(s\.misfire = 'fire_all'",
         "NOT (false",
         (TICKER + "test_what_is_caught_up_has_one_tick_open_at_a_time_and_polls_nobody_meanwhile",),
+    ),
+    Mutation(
+        "a beat stores the whole row as it has read it",
+        "scheduler/minting.py",
+        r"(dispatch\.DUE if only is None else dispatch\.DUE_ONE)(, given.*?)"
+        r"Schedule\.objects\.filter\(pk=schedule\.pk\)\.update\(next_fire_at=[^\n]*",
+        r"""(\1).replace("FOR NO KEY UPDATE SKIP LOCKED", "")\2schedule.next_fire_at = next_fire_at
+    schedule.exhausted = next_fire_at is None
+    schedule.save()""",
+        (UNDER_A_BEAT + "test_a_beat_overwrites_no_edit_that_came_while_it_moved_the_schedule_on",),
+        never_left_out=True,
+    ),
+    Mutation(
+        "a deletion does not hold what it deletes",
+        "scheduler/deleting.py",
+        r"    pre_delete\.connect\(.*?\n",
+        "    pass\n",
+        (UNDER_A_BEAT + "test_a_beat_survives_a_deletion_that_came_while_it_moved_the_schedule_on",),
     ),
     Mutation(
         "a start says of a tick what it read before it waited",

@@ -150,6 +150,29 @@ def test_one_renewing_thread_per_alias_serves_all_leases(wired: Wired) -> None:
         assert third.renewals == 0
 
 
+@pytest.mark.parametrize("other", ["redis", "database"])
+def test_a_store_that_hangs_holds_up_no_renewal_at_another(other: str, wired: Wired) -> None:
+    """It takes a renewal and does not answer, and is waited for longer than the other lease may wait for its own."""
+    backend, proxy = wired
+    slow = RedisLockBackend(WIRED, {**backend.params, "OPTIONS": {"SOCKET_TIMEOUT": 60}})
+    quick = lock_backends[other]
+    with (
+        keep_alive(slow, acquired(slow, ttl=300)) as hanging,
+        keep_alive(quick, acquired(quick, ttl=300)) as healthy,
+    ):
+        try:
+            proxy.swallow_answers()
+            hurry(hanging)
+            wait_until(lambda: proxy.dropped, what="the answer to a renewal is lost")
+            before = healthy.renewals
+            hurry(healthy)
+            wait_until(lambda: healthy.renewals > before, within=30, what="the lease at the other store is renewed")
+            assert hanging.renewing.locked() and hanging.renewals == 0
+        finally:
+            proxy.cut()  # lets the hanging renewal end
+    quick.release(healthy.lease)
+
+
 def test_nothing_is_renewed_after_leaving(wired: Wired) -> None:
     backend, proxy = wired
     with keep_alive(backend, acquired(backend, ttl=2)) as kept:

@@ -111,6 +111,18 @@ class TestTcpProxy:
                     with pytest.raises(TimeoutError):
                         client.recv(10)
 
+    def test_an_answer_that_is_held_back_is_counted_and_delivered_late(self, upstream: socket.socket) -> None:
+        address = upstream.getsockname()
+        with upstream, TcpProxy(address) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            server, _ = upstream.accept()
+            with server:
+                proxy.hold_answers()
+                server.sendall(b"pong")
+                wait_until(lambda: proxy.held, within=5, what="the answer has come as far as the proxy")
+                proxy.heal()
+                client.settimeout(5)
+                assert client.recv(10) == b"pong"
+
     def test_after_the_fault_only_what_has_lost_something_is_ended(self, upstream: socket.socket) -> None:
         address = upstream.getsockname()
         with upstream, TcpProxy(address) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as unharmed:
