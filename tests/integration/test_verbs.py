@@ -18,6 +18,7 @@ from django.db import connections
 from django.test import Client
 from django.urls import reverse
 
+from aegis_site.embedded import Services
 from locks import lock_backends
 from scheduler import pausing, running
 from scheduler.changes import Refused
@@ -26,6 +27,7 @@ from scheduler.runner import run
 from scheduler.states import ExecutionState
 from scheduler.ticker import Ticker
 from tests.integration.test_runner import nothing
+from tests.support import wait_until
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 from tests.support.pages import ran, staff
 
@@ -268,6 +270,21 @@ def test_a_missed_run_says_so(operator: Client) -> None:
     tick.refresh_from_db()
     assert tick.outcome == "misfired"
     assert "Missed" in text(operator.get(reverse("admin:aegis_scheduler_schedule_ran", args=[schedule.pk, tick.pk])))
+
+
+def test_a_run_that_no_beat_can_send_says_what_to_look_at(services: Services, operator: Client) -> None:
+    schedule = make_schedule("one")
+    tick = running.ask("one", key="k", who="ada")
+    page = reverse("admin:aegis_scheduler_schedule_ran", args=[schedule.pk, tick.pk])
+    assert "Asked for A beat sends it within a second." in text(operator.get(page))
+    services.redis["broker"].stop()
+    Ticker().tick()
+    said = "No beat has been able to send it yet. Look whether a beat runs"
+    wait_until(lambda: f"Asked for {said}" in text(operator.get(page)), message="the page says so")
+    status, told = command("run", "one", "--key", "k", "--wait", "0")
+    assert status == 75 and said in told and "whether the broker answers; manage.py aegis doctor" in told
+    services.restore()
+    wait_until(lambda: Ticker().tick() and "Sent" in text(operator.get(page)), message="it is sent")
 
 
 def test_a_paused_schedule_runs_by_hand(operator: Client) -> None:
