@@ -135,8 +135,11 @@ def test_an_overlap_after_a_release_by_force_names_it_as_its_cause(client: Clien
 
     assert run(delivery_of(first), hang).state is ExecutionState.EXECUTED  # over before its next renewal
     client.force_login(staff("viewer", "view_dashboard"))
-    shown = client.get(pages.url("timeline_changelist", selected=Execution.objects.get(tick=second).pk))
-    assert "Cause: a lease was released by force; somebody ended it while" in pages.words(shown.content.decode())
+    timeline = pages.url("timeline_changelist", selected=Execution.objects.get(tick=second).pk)
+    said = pages.words(client.get(timeline).content.decode())
+    assert "Cause: a lease was released by force; somebody ended it while its body was inside" in said
+    LockRelease.objects.update(result="moved")
+    assert "Cause: not known" in pages.words(client.get(timeline).content.decode())
 
 
 def test_a_bounded_number_of_queries_whatever_is_held(
