@@ -144,13 +144,13 @@ def _open(tick: Tick, latest: Execution | None, holder: Execution | None) -> Sta
 
 
 def _unsent(tick: Tick, until: str) -> Standing:
-    """Its age is by the database's clock. Only a first attempt is ever unsent: what is tried again was sent before."""
+    """Told by the database's clock. Only a first attempt is ever unsent: what is tried again was sent before."""
     late = Now() - timedelta(seconds=SENT_WITHIN)
     if not Tick.objects.filter(pk=tick.pk, planned_at__lt=late).exists():
         return Standing(word="Asked for", tone="mute", said="A beat sends it within a second.", over=False)
     said = (
-        "No beat has been able to send it yet. Look whether a beat runs and what its log says, and whether the broker "
-        f"answers; manage.py aegis doctor looks at both. {until}"
+        "No beat has been able to send it yet. Look whether a beat runs and what its log says, and whether the "
+        f"broker answers; manage.py aegis doctor looks at both. {until}"
     )
     return Standing(word="Asked for", tone="warn", said=said, over=False)
 

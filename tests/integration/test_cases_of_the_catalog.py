@@ -214,6 +214,27 @@ def test_arguments_that_are_no_json_are_refused_at_the_save(boss: Client, field:
     assert not Schedule.objects.exists()
 
 
+MEGABYTE = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("[\n  1, b]", "This is no JSON from line 2, column 6 on: Expecting value. You gave [\n  1, b]"),
+        (f'["{MEGABYTE}", b]', 'This is no JSON from line 1, column 1000006 on: Expecting value. You gave ["xx'),
+    ],
+    ids=["short", "megabyte"],
+)
+def test_where_arguments_stop_to_be_json_is_said_in_short(boss: Client, args: str, said: str) -> None:  # noqa: F811
+    told = problems(boss.post(reverse(ADD), filled(args=args)))["args"]
+    assert said in told and len(told) < 250
+
+
+def test_a_megabyte_of_arguments_is_stored_as_it_was_given(boss: Client) -> None:  # noqa: F811
+    boss.post(reverse(ADD), filled(kwargs=f'{{"seconds": "{MEGABYTE}"}}'))
+    assert Schedule.objects.get().kwargs == {"seconds": MEGABYTE}
+
+
 @pytest.mark.parametrize(("length", "taken"), [(199, True), (200, True), (201, False), (500, False)])
 def test_a_name_is_taken_up_to_its_length_and_then_runs(boss: Client, length: int, taken: bool) -> None:  # noqa: F811
     response = boss.post(reverse(ADD), filled(name="n" * length))
