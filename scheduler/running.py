@@ -53,8 +53,11 @@ def ask(
         limits.admit(who, "run_now", done, "changed_at")
         if fire_time is not None:
             again.refuse(schedule, fire_time)
+        # Noted first: the tick is stored by a session of its own, and stays whatever becomes of this transaction.
+        noted = note(schedule, {BY_HAND: [None, ""]}, why=why[:500], who=who)
         tick = _requested(schedule, key, if_held, fire_time)
-        note(schedule, {BY_HAND: [None, f"tick {tick}"]}, why=why[:500], who=who)
+        noted.after = {BY_HAND: f"tick {tick}"}
+        noted.save(update_fields=["after"])
     return Tick.objects.get(pk=tick)
 
 

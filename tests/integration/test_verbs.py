@@ -6,6 +6,7 @@ import html
 import json
 import re
 import threading
+from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.test import Client
 from django.urls import reverse
 
@@ -105,6 +106,32 @@ def test_schedules_are_disabled_and_enabled_with_a_trace(client: Client) -> None
     page = text(do(client, "enable", one, two))
     assert "Schedule &#x27;one&#x27;: It is enabled already" in page and "1 schedule was enabled." in page
     assert Schedule.objects.filter(enabled=True).count() == 2
+
+
+@pytest.fixture
+def no_room_for_notes() -> Iterator[None]:
+    """The database takes no row of the change history."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute("ALTER TABLE aegis_scheduler_schedulechange ADD CONSTRAINT no_room CHECK (false) NOT VALID")
+    yield
+    with connections["default"].cursor() as cursor:
+        cursor.execute("ALTER TABLE aegis_scheduler_schedulechange DROP CONSTRAINT no_room")
+
+
+@pytest.mark.parametrize("verb", ["pause", "disable", "run", "delete"])
+def test_what_cannot_be_noted_is_not_done(client: Client, no_room_for_notes: None, verb: str) -> None:
+    client.force_login(User.objects.create_superuser("boss"))
+    schedules = [make_schedule(name, every_seconds=60) for name in ("one", "two")]
+    before = list(Schedule.objects.order_by("pk").values())
+    client.raise_request_exception = False
+    if verb == "delete":
+        chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in schedules], "post": "yes"}
+        answer = client.post(reverse(LIST), chosen)
+    else:
+        answer = do(client, verb, *schedules, reason="audit", key=uuid4())
+    assert (answer.status_code, answer.exc_info[0]) == (500, IntegrityError)
+    assert list(Schedule.objects.order_by("pk").values()) == before
+    assert not Tick.objects.exists()
 
 
 @pytest.mark.parametrize(("enabled", "offered"), [(True, "disable"), (False, "enable")])
