@@ -24,6 +24,7 @@ from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_ba
 from locks.clock import boottime
 from scheduler.alerts.watch import watch
 from scheduler.aside import Aside
+from scheduler.at_start import refuse_errors
 from scheduler.conf import beat_lock, conf
 from scheduler.dashboard.summing import sum_up
 from scheduler.loading import loaded
@@ -58,7 +59,7 @@ class CatalogScheduler(DatabaseScheduler):
     """``beat_scheduler = "scheduler.beat:CatalogScheduler"``.
 
     Edits take effect within two passes (two seconds), however they were made; a database or lock store that is
-    away ends a pass, never the process.
+    away ends a pass, never the process. Raises ``ImproperlyConfigured`` where a system check of Aegis finds an error.
     """
 
     Entry = Entry
@@ -77,7 +78,10 @@ class CatalogScheduler(DatabaseScheduler):
             CatalogScheduler._being_made = False
 
     def _make(self, *args: Any, **kwargs: Any) -> None:
-        self._ticker: Ticker | None = None if kwargs.get("lazy") else Ticker()
+        lazy = kwargs.get("lazy", False)  # the one of Celery's banner, which fires nothing
+        if not lazy:
+            refuse_errors()
+        self._ticker: Ticker | None = None if lazy else Ticker()
         self._next_pass = 0.0
         self._lease: Lease | None = None
         self._presence = Presence("beat")

@@ -30,7 +30,10 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What an audit row tells of its body. Stamps are the database's; ``ran`` is in seconds."""
+    """What an audit row tells of its body. Stamps are the database's; ``ran`` is in seconds.
+
+    ``forced``: somebody has released its lease by force.
+    """
 
     execution_id: int
     tick_id: int
@@ -46,6 +49,7 @@ class Body:
     ran: float | None
     heartbeat_at: datetime | None
     returned_at: datetime | None
+    forced: bool
 
     @property
     def outer(self) -> Interval:

@@ -1,4 +1,4 @@
-"""What a worker does for Aegis without being configured: listen to the broadcast, show presence, note revocations."""
+"""What a worker does for Aegis unasked: tell wrong settings, hear the broadcast, show presence, note revocations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import psycopg
 from celery.signals import celeryd_after_setup, task_revoked, worker_ready, worker_shutdown
 
 from locks.connection import execute
+from scheduler.at_start import log_errors
 from scheduler.calls import key_of
 from scheduler.conf import conf
 from scheduler.delivery import HEADER
@@ -24,11 +25,17 @@ _presence: list[Presence] = []
 
 def connect() -> None:
     """Connect the receivers; called once by the app's ``ready()``."""
+    celeryd_after_setup.connect(tell_errors, dispatch_uid="aegis.errors")
     celeryd_after_setup.connect(listen_to_broadcast, dispatch_uid="aegis.broadcast")
     celeryd_after_setup.connect(warn_of_greenlets, dispatch_uid="aegis.greenlets")
     worker_ready.connect(arrive, dispatch_uid="aegis.arrive")
     worker_shutdown.connect(leave, dispatch_uid="aegis.leave")
     task_revoked.connect(note_revoked, dispatch_uid="aegis.revoked")
+
+
+def tell_errors(sender: str, **kwargs: Any) -> None:
+    """What ``manage.py check`` would refuse, once in the log: Celery runs the checks and says nothing of them."""
+    log_errors(logger)
 
 
 def listen_to_broadcast(sender: str, instance: Any, **kwargs: Any) -> None:

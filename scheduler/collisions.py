@@ -46,6 +46,7 @@ class Cause(StrEnum):
 
     NO_LOCK = "no lock"
     TWO_STRATEGIES = "two strategies under one lock name"
+    FORCED = "a lease was released by force"
     LEASE_OUTLIVED = "the lease ended before the body did"
     TAKEN_OVER = "taken over while its worker was silent"
     GUARD_OFF = "tick guard off"
@@ -166,6 +167,8 @@ def _cause(body: Body, others: list[Body], unlocked: Collection[str]) -> Cause:
         return Cause.NO_LOCK
     if len(aliases) > 1:
         return Cause.TWO_STRATEGIES
+    if any(other.forced for other in others):
+        return Cause.FORCED
     for states in ({other.state for other in others}, {body.state}):
         if LOST in states:
             return Cause.LEASE_OUTLIVED

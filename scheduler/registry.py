@@ -27,7 +27,8 @@ def exclusive_tasks() -> dict[str, ExclusiveTask]:
     Raises what the import of a task's module raises. Asked in the middle of that import: those known so far.
     """
     app = current_app._get_current_object()
-    if id(app) not in _imported and not _import.running:
+    # In a worker or a beat Celery has done it. Once more would set up Django anew, and with it the logging.
+    if id(app) not in _imported and not _import.running and not app.loader.worker_initialized:
         _import.running = True
         try:
             app.loader.import_default_modules()

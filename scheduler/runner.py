@@ -163,7 +163,11 @@ def _release_quietly(held: Held) -> None:
     """Give the lease back; trouble is logged, never raised: it must not hide what the body returned."""
     failpoint("before-release")
     try:
-        held.backend.release(held.lease)
+        if not held.backend.release(held.lease):
+            logger.warning(
+                "lock name %s was not ours any more when it was given back: another run may have been inside",
+                held.lease.name, extra={"action": "release_late", "lock_name": held.lease.name},
+            )  # fmt: skip
     except LockUnavailable as trouble:
         logger.warning(
             "lock name %s was not released and is held until its TTL is over: %s", held.lease.name, trouble,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django.db.models.functions import Now
 
 from locks import InvalidLockBackend
 from scheduler import again, limits, manual
@@ -22,6 +23,7 @@ from scheduler.models.tick import Overlap
 from scheduler.states import OPEN_TICKS, ExecutionState, TickOutcome, TickState
 
 BY_HAND = "run by hand"
+SENT_WITHIN = 3.0  # seconds that beats have to send it before it is said that they cannot
 
 
 def ask(
@@ -51,8 +53,11 @@ def ask(
         limits.admit(who, "run_now", done, "changed_at")
         if fire_time is not None:
             again.refuse(schedule, fire_time)
+        # Noted first: the tick is stored by a session of its own, and stays whatever becomes of this transaction.
+        noted = note(schedule, {BY_HAND: [None, ""]}, why=why[:500], who=who)
         tick = _requested(schedule, key, if_held, fire_time)
-        note(schedule, {BY_HAND: [None, f"tick {tick}"]}, why=why[:500], who=who)
+        noted.after = {BY_HAND: f"tick {tick}"}
+        noted.save(update_fields=["after"])
     return Tick.objects.get(pk=tick)
 
 
@@ -137,8 +142,20 @@ def _open(tick: Tick, latest: Execution | None, holder: Execution | None) -> Sta
             over=False,
         )
     if tick.state == TickState.PLANNED:
-        return Standing(word="Asked for", tone="mute", said="A beat sends it within a second.", over=False)
+        return _unsent(tick, until)
     return Standing(word="Sent", tone="mute", said=f"No worker has begun it yet. {until}", over=False)
+
+
+def _unsent(tick: Tick, until: str) -> Standing:
+    """Told by the database's clock. Only a first attempt is ever unsent: what is tried again was sent before."""
+    late = Now() - timedelta(seconds=SENT_WITHIN)
+    if not Tick.objects.filter(pk=tick.pk, planned_at__lt=late).exists():
+        return Standing(word="Asked for", tone="mute", said="A beat sends it within a second.", over=False)
+    said = (
+        "No beat has been able to send it yet. Look whether a beat runs and what its log says, and whether the "
+        f"broker answers; manage.py aegis doctor looks at both. {until}"
+    )
+    return Standing(word="Asked for", tone="warn", said=said, over=False)
 
 
 def _held(holder: Execution | None, otherwise: str) -> str:

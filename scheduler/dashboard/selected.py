@@ -19,6 +19,7 @@ MOST_PARTIES = 12
 _CAUSES = {
     Cause.NO_LOCK: "this strategy excludes nothing, so whoever hears of a tick runs it",
     Cause.TWO_STRATEGIES: "each strategy sees only its own leases",
+    Cause.FORCED: "somebody ended it while its body was inside, and the next one was let in",
     Cause.LEASE_OUTLIVED: "the body ran on after its lease was over, and the next one was let in",
     Cause.TAKEN_OVER: "its worker fell silent, its lease ran out, and the next one was let in",
     Cause.GUARD_OFF: "without the tick guard each delivery of a tick may run in turn",

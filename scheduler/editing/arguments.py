@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
 from typing import Any
 
 from django import forms
@@ -27,6 +28,8 @@ class ArgumentsField(forms.JSONField):
             found = super().to_python(value)
         except RecursionError:
             raise self._too_deep(value) from None
+        except ValidationError as refusal:
+            raise self._no_json(refusal, value) from refusal
         except ValueError as refusal:  # a number with more digits than sys.get_int_max_str_digits()
             raise ValidationError(
                 f"A number in this has too many digits; write it as a text. You gave {cut(value)}", code="number"
@@ -42,6 +45,17 @@ class ArgumentsField(forms.JSONField):
         except (RecursionError, ValueError):
             return InvalidJSONInput(data)
         return InvalidJSONInput(data) if depth(found) > DEEPEST else found
+
+    @staticmethod
+    def _no_json(refusal: ValidationError, value: Any) -> ValidationError:
+        """Where it stops to be JSON, which Django leaves out."""
+        cause = refusal.__context__
+        if not isinstance(cause, JSONDecodeError):
+            return refusal
+        where = f"line {cause.lineno}, column {cause.colno}"
+        return ValidationError(
+            f"This is no JSON from {where} on: {cause.msg}. You gave {cut(str(value))}", code="invalid"
+        )
 
     @staticmethod
     def _too_deep(value: Any) -> ValidationError:

@@ -44,6 +44,20 @@ class TestRedis(LockBackendContract):
         self.backend.client.set(counter_key(self.backend.prefix, name), ahead)
         assert self.acquired(name).grant_no == ahead + 1
 
+    def test_key_prefixes_share_a_server_and_nothing_else(self, name: str) -> None:
+        other = type(self.backend)(self.alias, {**self.backend.params, "KEY_PREFIX": "other"})
+        mine, lease = self.acquired(name), self.acquired(name, other)
+        for backend, held in ((self.backend, mine), (other, lease)):
+            assert [(info.name, info.lease_id) for info in backend.list(name)] == [(name, held.lease_id)]
+        assert other.release(lease) is True
+        assert (self.backend.inspect(name) or mine).lease_id == mine.lease_id
+
+    def test_projects_that_name_no_prefix_share_their_lock_names(self, name: str) -> None:
+        plain = {key: value for key, value in self.backend.params.items() if key != "KEY_PREFIX"}
+        one, two = (type(self.backend)(self.alias, plain) for _ in range(2))
+        self.acquired(name, one)
+        assert two.acquire(name) is None
+
     def test_both_keys_of_a_name_are_in_one_slot(self, name: str) -> None:
         tag = f"{{{name}}}"
         assert tag in lock_key("p", name)

@@ -64,6 +64,22 @@ class TestRedlock(LockBackendContract):
             backend.inspect("warm-up")
             yield cast("RedlockBackend", backend), proxies
 
+    def test_key_prefixes_share_a_server_and_nothing_else(self, name: str) -> None:
+        other = type(self.backend)(self.alias, {**self.backend.params, "KEY_PREFIX": "other"})
+        admit_nodes(other)
+        mine, lease = self.acquired(name), self.acquired(name, other)
+        for backend, held in ((self.backend, mine), (other, lease)):
+            assert [(info.name, info.lease_id) for info in backend.list(name)] == [(name, held.lease_id)]
+        assert other.release(lease) is True
+        assert (self.backend.inspect(name) or mine).lease_id == mine.lease_id
+
+    def test_projects_that_name_no_prefix_share_their_lock_names(self, name: str) -> None:
+        plain = {key: value for key, value in self.backend.params.items() if key != "KEY_PREFIX"}
+        one, two = (type(self.backend)(self.alias, plain) for _ in range(2))
+        admit_nodes(one)
+        self.acquired(name, one)
+        assert two.acquire(name) is None
+
     def test_has_five_nodes(self) -> None:
         assert (len(self.backend.nodes), self.backend.quorum) == (5, 3)
 

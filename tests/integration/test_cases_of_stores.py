@@ -27,6 +27,7 @@ from tests.integration.test_runner import ALL, GUARDED, in_a_thread, nothing, ro
 from tests.integration.test_tokens import ROWS
 from tests.support import wait_until
 from tests.support.engine import delivery_of, make_schedule, make_tick
+from tests.support.loss import take_lease_away
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -69,6 +70,18 @@ def test_a_lease_may_be_given_back_by_another_thread(alias: str, name: str) -> N
     assert in_a_thread(lambda: lock_backends[alias].release(lease)) is True
     again = lock_backends[alias].acquire(name)
     assert again is not None and lock_backends[alias].release(again)
+
+
+@pytest.mark.parametrize("alias", ["database", "redis", "redlock"])
+def test_a_lease_that_was_gone_before_it_was_given_back_is_logged(
+    alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The body was over before its next renewal, so nothing else tells of it."""
+    tick = make_tick(make_schedule(alias=alias, ttl=6.0))
+    outcome = run(delivery_of(tick), lambda context: take_lease_away(alias, context.lock_name))
+    assert outcome.state is ExecutionState.EXECUTED
+    (said,) = (record for record in caplog.records if getattr(record, "action", "") == "release_late")
+    assert f"lock name {tick.lock_name} was not ours any more when it was given back" in said.getMessage()
 
 
 @pytest.mark.parametrize("alias", ROWS)

@@ -21,7 +21,9 @@ from scheduler.states import ExecutionState, TickState
 from scheduler.ticker import Ticker
 from tests.integration.test_admin import ADD, CHANGE, boss, filled, problems  # noqa: F401
 from tests.integration.test_runner import nothing
+from tests.integration.test_schedule_form import as_shown
 from tests.integration.test_ticker import QUEUE, due_schedule, empty_queue  # noqa: F401
+from tests.integration.test_verbs import do
 from tests.support import wait_until
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 
@@ -112,14 +114,23 @@ def test_a_row_with_a_start_in_the_near_past_waits_for_its_own_time() -> None:
     assert not Tick.objects.exists()
 
 
-@pytest.mark.parametrize("way", ["save", "update", "sql", "switch"])
-def test_every_way_to_switch_off_and_on_does_the_same_and_keeps_the_history(way: str) -> None:
+@pytest.mark.parametrize("way", ["form", "action", "save", "update", "sql", "switch"])
+def test_every_way_to_switch_off_and_on_does_the_same_and_keeps_the_history(
+    way: str,
+    boss: Client,  # noqa: F811
+) -> None:
     schedule = due_schedule(activated=3)
     Ticker().tick()
     before = Tick.objects.count()
 
     def turn(enabled: bool) -> None:
-        if way == "save":
+        if way == "form":
+            edit = reverse(CHANGE, args=[schedule.pk])
+            shown = {name: value for name, value in as_shown(boss, edit).items() if name != "enabled"}
+            assert boss.post(edit, {**shown, **({"enabled": "on"} if enabled else {})}).status_code == 302
+        elif way == "action":
+            assert do(boss, "enable" if enabled else "disable", schedule).status_code == 200
+        elif way == "save":
             fresh = Schedule.objects.get()
             fresh.enabled = enabled
             fresh.save()
@@ -214,6 +225,27 @@ def test_arguments_that_are_no_json_are_refused_at_the_save(boss: Client, field:
     assert not Schedule.objects.exists()
 
 
+MEGABYTE = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("[\n  1, b]", "This is no JSON from line 2, column 6 on: Expecting value. You gave [\n  1, b]"),
+        (f'["{MEGABYTE}", b]', 'This is no JSON from line 1, column 1000006 on: Expecting value. You gave ["xx'),
+    ],
+    ids=["short", "megabyte"],
+)
+def test_where_arguments_stop_to_be_json_is_said_in_short(boss: Client, args: str, said: str) -> None:  # noqa: F811
+    told = problems(boss.post(reverse(ADD), filled(args=args)))["args"]
+    assert said in told and len(told) < 250
+
+
+def test_a_megabyte_of_arguments_is_stored_as_it_was_given(boss: Client) -> None:  # noqa: F811
+    boss.post(reverse(ADD), filled(kwargs=f'{{"seconds": "{MEGABYTE}"}}'))
+    assert Schedule.objects.get().kwargs == {"seconds": MEGABYTE}
+
+
 @pytest.mark.parametrize(("length", "taken"), [(199, True), (200, True), (201, False), (500, False)])
 def test_a_name_is_taken_up_to_its_length_and_then_runs(boss: Client, length: int, taken: bool) -> None:  # noqa: F811
     response = boss.post(reverse(ADD), filled(name="n" * length))
@@ -223,6 +255,22 @@ def test_a_name_is_taken_up_to_its_length_and_then_runs(boss: Client, length: in
         return
     schedule = Schedule.objects.get()
     assert run(delivery_of(make_tick(schedule)), nothing).state is ExecutionState.EXECUTED
+
+
+@pytest.mark.parametrize("length", [180, 200])
+def test_a_long_task_path_is_its_lock_name_until_it_is_too_long_for_one(length: int) -> None:
+    def named(path: str) -> Any:
+        @exclusive_task(lock="database", name=path)
+        def nightly(context: RunContext) -> str:
+            return context.lock_name
+
+        return nightly
+
+    path = f"Shop.{'reports.' * 30}"[:length]
+    assert named(path)() == path.lower()
+    assert Execution.objects.get().state == ExecutionState.EXECUTED
+    with pytest.raises(ValueError, match=r"needs a lock_name of its own.*1 to 200 of the characters"):
+        named(f"{path}{'x' * 201}")()
 
 
 NAMES = ["zażółć gęślą jaźń", "每晚报告", "report 💶", "تقرير ليلي", "\"quoted\" 'name'", "<script>alert(1)</script>"]

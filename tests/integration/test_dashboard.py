@@ -408,6 +408,10 @@ def test_the_strip_tells_who_is_alive_by_the_databases_clock(page: Callable[...,
     assert re.search(r"Beat: heard [\d.]+ s ago, 1 alive", html)
     assert "Workers: 1 alive, 1 silent" in html
     assert "Server time" in html
+    alive("beat@c", "beat", since=now - 60, until=now)
+    assert re.search(r"Beat: heard [\d.]+ s ago, 2 alive", words(page("timeline")))
+    listed = words(page("workers"))
+    assert "beat@b" in listed and "beat@c" in listed
 
 
 def test_the_strip_tells_which_stores_answered_when_they_were_last_used(page: Callable[..., str]) -> None:

@@ -76,6 +76,15 @@ def test_csv_has_the_documented_header_and_the_rows_of_the_filter(exporter: Clie
     assert {(row["rivals"], row["manual"], row["tick_guard"]) for row in one} == {("1", "false", "true")}
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_name_of_any_alphabet_is_exported_as_it_is(exporter: Client, form: str) -> None:
+    name = "gęślą 每晚 💶 تقرير"
+    few(name, 1)
+    text = export(exporter, form)
+    rows = table(text) if form == "csv" else [json.loads(line) for line in text.splitlines()]
+    assert {row["schedule"] for row in rows} == {name}
+
+
 def test_json_parses_line_by_line(exporter: Client) -> None:
     schedule = few(number=2)
     rows = [json.loads(line) for line in export(exporter, "json").splitlines()]

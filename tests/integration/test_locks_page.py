@@ -26,9 +26,14 @@ from locks import lock_backends
 from locks.base import Lease
 from scheduler import held, releasing
 from scheduler.changes import Refused
+from scheduler.context import RunContext
 from scheduler.models import Execution, LockRelease
+from scheduler.runner import run
 from scheduler.signals import lock_force_released
-from tests.support.engine import database_now, make_schedule, make_tick
+from scheduler.states import ExecutionState
+from tests.integration.test_runner import nothing
+from tests.support import pages
+from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 from tests.support.pages import staff
 from tests.support.roles import plain_role
 
@@ -116,6 +121,25 @@ def test_every_store_shows_what_it_holds_and_lets_go_of_it(
     assert f"Released: billing ({alias}), lease {lease.lease_id}." in response.content.decode()
     assert lock_backends[alias].inspect("billing") is None
     assert "Running without its lock" not in text(page(operator))
+
+
+def test_an_overlap_after_a_release_by_force_names_it_as_its_cause(client: Client) -> None:
+    schedule = make_schedule("billing")
+    first, second = make_tick(schedule), make_tick(schedule)
+
+    def hang(context: RunContext) -> None:
+        (lease,) = Execution.objects.filter(state="running").values_list("lease_id", flat=True)
+        released = releasing.release("database", context.lock_name, lease, why="host is gone", who="ana")
+        assert released.result == "released"
+        assert run(delivery_of(second), nothing).state is ExecutionState.EXECUTED
+
+    assert run(delivery_of(first), hang).state is ExecutionState.EXECUTED  # over before its next renewal
+    client.force_login(staff("viewer", "view_dashboard"))
+    timeline = pages.url("timeline_changelist", selected=Execution.objects.get(tick=second).pk)
+    said = pages.words(client.get(timeline).content.decode())
+    assert "Cause: a lease was released by force; somebody ended it while its body was inside" in said
+    LockRelease.objects.update(result="moved")
+    assert "Cause: not known" in pages.words(client.get(timeline).content.decode())
 
 
 def test_a_bounded_number_of_queries_whatever_is_held(

@@ -237,7 +237,7 @@ def test_a_made_lock_name_is_not_that_of_another_schedule(boss: Client) -> None:
     assert boss.post(reverse(ADD), filled(name="a b")).status_code == 302
 
 
-def _as_shown(client: Client, page: str) -> dict[str, Any]:
+def as_shown(client: Client, page: str) -> dict[str, Any]:
     """What a browser would send of the form on a page."""
     form = client.get(page).context["adminform"].form
     values = {name: form[name].value() for name in form.fields}
@@ -249,7 +249,7 @@ def _as_shown(client: Client, page: str) -> dict[str, Any]:
 def test_a_form_does_not_undo_what_others_did_while_it_was_open(boss: Client) -> None:  # noqa: F811
     schedule = make_schedule("billing", every_seconds=60)
     edit = reverse(CHANGE, args=[schedule.pk])
-    given = {**_as_shown(boss, edit), "notes": "call Ada first"}
+    given = {**as_shown(boss, edit), "notes": "call Ada first"}
     assert 'name="shown"' in boss.get(edit).content.decode()
     call_command("aegis", "schedules", "disable", "billing", "--reason", "it harms", stdout=StringIO())
     retarget("billing", "redis", now=True, why="", who="ben")
@@ -271,10 +271,10 @@ def test_a_form_does_not_undo_what_others_did_while_it_was_open(boss: Client) ->
 
 def test_a_form_that_is_sent_twice_or_beside_a_pause_is_stored(boss: Client) -> None:  # noqa: F811
     edit = reverse(CHANGE, args=[make_schedule("billing", every_seconds=60).pk])
-    given = {**_as_shown(boss, edit), "notes": "twice"}
+    given = {**as_shown(boss, edit), "notes": "twice"}
     assert boss.post(edit, given).status_code == 302
     assert boss.post(edit, given).status_code == 302
-    given = {**_as_shown(boss, edit), "notes": "beside a pause"}
+    given = {**as_shown(boss, edit), "notes": "beside a pause"}
     pausing.pause("billing", why="moving", who="ben")
     assert boss.post(edit, given).status_code == 302
     stored = Schedule.objects.get()
@@ -284,7 +284,7 @@ def test_a_form_that_is_sent_twice_or_beside_a_pause_is_stored(boss: Client) -> 
 def test_what_goes_with_the_form_tells_no_argument_and_may_be_anything(boss: Client) -> None:  # noqa: F811
     schedule = make_schedule("billing", every_seconds=60, kwargs={"card": "4111"})
     edit = reverse(CHANGE, args=[schedule.pk])
-    given = _as_shown(boss, edit)
+    given = as_shown(boss, edit)
     assert "4111" not in given["shown"]
     for shown in (
         "",

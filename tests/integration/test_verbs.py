@@ -6,6 +6,7 @@ import html
 import json
 import re
 import threading
+from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 from uuid import uuid4
@@ -14,10 +15,11 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.test import Client
 from django.urls import reverse
 
+from aegis_site.embedded import Services
 from locks import lock_backends
 from scheduler import pausing, running
 from scheduler.changes import Refused
@@ -26,6 +28,7 @@ from scheduler.runner import run
 from scheduler.states import ExecutionState
 from scheduler.ticker import Ticker
 from tests.integration.test_runner import nothing
+from tests.support import wait_until
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 from tests.support.pages import ran, staff
 
@@ -103,6 +106,32 @@ def test_schedules_are_disabled_and_enabled_with_a_trace(client: Client) -> None
     page = text(do(client, "enable", one, two))
     assert "Schedule &#x27;one&#x27;: It is enabled already" in page and "1 schedule was enabled." in page
     assert Schedule.objects.filter(enabled=True).count() == 2
+
+
+@pytest.fixture
+def no_room_for_notes() -> Iterator[None]:
+    """The database takes no row of the change history."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute("ALTER TABLE aegis_scheduler_schedulechange ADD CONSTRAINT no_room CHECK (false) NOT VALID")
+    yield
+    with connections["default"].cursor() as cursor:
+        cursor.execute("ALTER TABLE aegis_scheduler_schedulechange DROP CONSTRAINT no_room")
+
+
+@pytest.mark.parametrize("verb", ["pause", "disable", "run", "delete"])
+def test_what_cannot_be_noted_is_not_done(client: Client, no_room_for_notes: None, verb: str) -> None:
+    client.force_login(User.objects.create_superuser("boss"))
+    schedules = [make_schedule(name, every_seconds=60) for name in ("one", "two")]
+    before = list(Schedule.objects.order_by("pk").values())
+    client.raise_request_exception = False
+    if verb == "delete":
+        chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in schedules], "post": "yes"}
+        answer = client.post(reverse(LIST), chosen)
+    else:
+        answer = do(client, verb, *schedules, reason="audit", key=uuid4())
+    assert (answer.status_code, answer.exc_info[0]) == (500, IntegrityError)
+    assert list(Schedule.objects.order_by("pk").values()) == before
+    assert not Tick.objects.exists()
 
 
 @pytest.mark.parametrize(("enabled", "offered"), [(True, "disable"), (False, "enable")])
@@ -268,6 +297,21 @@ def test_a_missed_run_says_so(operator: Client) -> None:
     tick.refresh_from_db()
     assert tick.outcome == "misfired"
     assert "Missed" in text(operator.get(reverse("admin:aegis_scheduler_schedule_ran", args=[schedule.pk, tick.pk])))
+
+
+def test_a_run_that_no_beat_can_send_says_what_to_look_at(services: Services, operator: Client) -> None:
+    schedule = make_schedule("one")
+    tick = running.ask("one", key="k", who="ada")
+    page = reverse("admin:aegis_scheduler_schedule_ran", args=[schedule.pk, tick.pk])
+    assert "Asked for A beat sends it within a second." in text(operator.get(page))
+    services.redis["broker"].stop()
+    Ticker().tick()
+    said = "No beat has been able to send it yet. Look whether a beat runs"
+    wait_until(lambda: f"Asked for {said}" in text(operator.get(page)), message="the page says so")
+    status, told = command("run", "one", "--key", "k", "--wait", "0")
+    assert status == 75 and said in told and "whether the broker answers; manage.py aegis doctor" in told
+    services.restore()
+    wait_until(lambda: Ticker().tick() and "Sent" in text(operator.get(page)), message="it is sent")
 
 
 def test_a_paused_schedule_runs_by_hand(operator: Client) -> None:

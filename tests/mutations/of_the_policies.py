@@ -83,7 +83,7 @@ OF_THE_POLICIES = [
     Mutation(
         "a pause that ended by itself is caught up from its beginning",
         "scheduler/minting.py",
-        r"bounds\.append\(schedule\.paused_until\)",
+        r"bounds\.append\(schedule\.paused_until - MOMENT\)",
         "pass",
         (
             PAUSING + "test_a_pause_with_an_end_ends_by_itself_and_only_what_came_after_its_end_is_caught_up"

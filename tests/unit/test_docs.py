@@ -17,6 +17,7 @@ from locks import backends
 from locks.backends.base import BaseLockBackend
 from scheduler import task
 from scheduler.cli import verbs
+from scheduler.collisions import Cause
 from scheduler.conf import DEFAULTS
 from scheduler.context import RunContext
 from scheduler.doctor.examination import TOPICS
@@ -93,6 +94,12 @@ def test_the_failure_modes_are_the_table_of_the_failure_matrix_word_for_word() -
     assert shown[0] == ["what happens", *(f"`{alias}`" for alias in STRATEGIES)]
     known = [[row.title, *(row.cells[alias].words for alias in STRATEGIES)] for row in FAILURES]
     assert shown[1:] == known
+
+
+def test_every_cause_of_a_collision_is_named() -> None:
+    page = (PROJECT / "docs/how-to/read-the-dashboard.md").read_text()
+    table = page[page.index("| cause |") :]
+    assert re.findall(r"^\| ([\w ]+?) \|", table, re.M)[1:] == [cause.value for cause in Cause]
 
 
 def of_tasks(heading: str) -> str:

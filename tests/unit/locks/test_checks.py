@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
@@ -8,7 +11,8 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
-from locks import InvalidLockBackend, lock_backends
+from locks import InvalidLockBackend, backends, lock_backends
+from locks.backends.base import BaseLockBackend
 from locks.checks import check_lock_settings
 
 NONE = {"BACKEND": "locks.backends.none.NoLockBackend"}
@@ -50,6 +54,10 @@ def ids(entry: Any) -> list[str]:
         ({**ROW_LOCK, "OPTIONS": {"LOCK_DELAY": 1}}, ["E005"]),
         ({**REDIS, "LOCATION": ""}, ["E006"]),
         ({**REDIS, "LOCATION": "http://a"}, ["E006"]),
+        ({**REDIS, "LOCATION": "sentinel://a:26379;sentinel://b:26379"}, ["E006"]),
+        ({**REDIS, "LOCATION": ["redis://a:1", "redis://b:1"]}, ["E006"]),
+        ({**REDIS, "LOCATION": "default"}, ["E006"]),  # an alias of CACHES
+        ({**REDLOCK, "LOCATION": ["redis://a:1", "redis://b:1", "sentinel://c:26379"]}, ["E006"]),
         ({**REDIS, "LOCATION": "redis://:p#ss@host:6379/0"}, ["E006"]),
         ({**REDLOCK, "LOCATION": "redis://a:1"}, ["E006"]),
         ({**REDLOCK, "LOCATION": ["redis://a:1", "redis://b:1", None]}, ["E006"]),
@@ -71,6 +79,22 @@ def ids(entry: Any) -> list[str]:
 )  # fmt: skip
 def test_problem_and_id(entry: Any, found: list[str]) -> None:
     assert ids(entry) == found
+
+
+KINDS = {
+    "none.NoLockBackend", "database.DatabaseLeaseBackend", "claim.OptimisticClaimBackend",
+    "advisory.AdvisoryLockBackend", "row_lock.RowLockBackend", "redis.RedisLockBackend", "redlock.RedlockBackend",
+}  # fmt: skip
+
+
+def test_seven_backends_are_offered_and_none_keeps_a_lock_in_a_cache() -> None:
+    modules = [import_module(f"locks.backends.{found.name}") for found in iter_modules(backends.__path__)]
+    for module in modules:
+        assert "django.core.cache" not in Path(str(module.__file__)).read_text(), module.__name__
+    found = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    made = {one for one in found if issubclass(one, BaseLockBackend)}
+    last = {one for one in made if not any(other is not one and issubclass(other, one) for other in made)}
+    assert {f"{one.__module__}.{one.__name__}" for one in last} == {f"locks.backends.{kind}" for kind in KINDS}
 
 
 def test_a_database_that_is_no_postgresql() -> None:

@@ -49,6 +49,7 @@ def body(number: int, start: float, end: float | None = None, **changes: object)
         ran=None if end is None else end - start,
         heartbeat_at=t(start),
         returned_at=None,
+        forced=False,
     )
     return replace(plain, **changes)
 
@@ -117,6 +118,9 @@ class TestOverlaps:
             ({"lock_alias": "redis"}, {"lock_alias": "database"}, Cause.TWO_STRATEGIES),
             ({"state": "lost"}, {}, Cause.LEASE_OUTLIVED),
             ({}, {"state": "lost"}, Cause.LEASE_OUTLIVED),
+            ({"state": "lost", "forced": True}, {}, Cause.FORCED),
+            ({}, {"forced": True}, Cause.UNKNOWN),  # its own lease was ended later, which let nobody in before
+            ({"lock_alias": "none", "forced": True}, {"lock_alias": "none"}, Cause.NO_LOCK),
             ({}, {}, Cause.UNKNOWN),
         ],
     )

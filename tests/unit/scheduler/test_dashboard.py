@@ -38,6 +38,7 @@ def body(number: int, tick_id: int, start: float, end: float, **changes: object)
         "execution_id": number, "tick_id": tick_id, "attempt": 1, "lock_name": "report", "lock_alias": "redis",
         "worker": f"worker{number}", "guarded": True, "began": True, "state": "executed", "started_at": at(start),
         "ended_at": at(end), "ran": end - start, "heartbeat_at": None, "returned_at": None,
+        "forced": False,
     }  # fmt: skip
     return Body(**{**known, **changes})  # type: ignore[arg-type]
 
