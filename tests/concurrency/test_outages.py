@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 from django.db import OperationalError, connection
+from django.db.models import QuerySet
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from aegis_site.celery import app
@@ -34,6 +35,14 @@ def count(state: ExecutionState) -> int:
     return Execution.objects.filter(state=state).count()
 
 
+def of(name: str) -> QuerySet[Execution]:
+    return Execution.objects.filter(tick__schedule_name=name)
+
+
+def executed(name: str) -> int:
+    return of(name).filter(state=ExecutionState.EXECUTED).count()
+
+
 @contextmanager
 def closed_port() -> Iterator[int]:
     """A port that nobody listens on, and that nobody else is given meanwhile."""
@@ -45,19 +54,29 @@ def closed_port() -> Iterator[int]:
 def test_redis_away_blocks_visibly_and_heals_without_a_restart(
     celery_processes: CeleryProcesses, services: Services
 ) -> None:
+    """The one worker serves a schedule of another store as before."""
     make_schedule("digest", alias="redis", every_seconds=1, task=DIGEST)
+    make_schedule("elsewhere", alias="database", every_seconds=1, task=DIGEST)
     worker = celery_processes.worker()
     beat = celery_processes.beat()
-    wait_until(lambda: count(ExecutionState.EXECUTED) >= 2, timeout=40, message="ticks ran")
+    for name in ("digest", "elsewhere"):
+        wait_until(lambda name=name: executed(name) >= 2, timeout=40, message=f"ticks of {name} ran")  # type: ignore[misc]
 
     services.redis["locks"].stop()
     wait_until(lambda: count(ExecutionState.BLOCKED) >= 3, timeout=40, message="executions were blocked")
     blocked = Execution.objects.filter(state=ExecutionState.BLOCKED).first()
     assert blocked is not None and blocked.reason
-    ran = count(ExecutionState.EXECUTED)
+    assert set(of("digest").values_list("worker")) == set(of("elsewhere").values_list("worker"))
+    ran, elsewhere, refused = executed("digest"), executed("elsewhere"), count(ExecutionState.BLOCKED)
+    wait_until(
+        lambda: executed("elsewhere") >= elsewhere + 3 and count(ExecutionState.BLOCKED) > refused,
+        timeout=40,
+        message="the other schedule goes on while this one is blocked",
+    )
+    assert not of("elsewhere").exclude(state__in=[ExecutionState.EXECUTED, ExecutionState.RUNNING]).exists()
 
     services.redis["locks"].start()
-    wait_until(lambda: count(ExecutionState.EXECUTED) >= ran + 3, timeout=40, message="ticks ran again")
+    wait_until(lambda: executed("digest") >= ran + 3, timeout=40, message="ticks ran again")
     assert worker.running and beat.running
     held_back = Tick.objects.filter(executions__state=ExecutionState.BLOCKED, outcome="executed")
     wait_until(held_back.exists, timeout=40, message="a tick that was blocked ran after all")
