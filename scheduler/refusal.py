@@ -14,7 +14,8 @@ from typing import Any
 class Refused(StrEnum):
     """How a refused call ends in Celery."""
 
-    # Without a result. The tick stays open and is delivered again, under the same task id, until its deadline.
+    # Without a result. Where another's body is inside the tick is over; else it stays open and is delivered again,
+    # under the same task id, until its deadline.
     IGNORE = "ignore"
     # As a success whose result says that it was skipped (``Skipped``). It is not delivered again.
     SKIP = "skip"

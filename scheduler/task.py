@@ -250,10 +250,10 @@ def exclusive_task(function: Callable[..., Any] | None = None, /, **options: Any
     raises only in ``context.check()`` and ``commit_guard()``. ``"kill"`` ends the process at the end of the trust
     window, even while it is frozen (prefork pools on Linux; elsewhere the delivery is refused as blocked).
 
-    ``refused``: how a refused *call* ends (a tick of a schedule is always ignored). ``"ignore"``: without a result,
-    and it is delivered again until its deadline. ``"skip"``: as a success with a ``Skipped``; see ``is_skipped``.
-    ``"fail"``: as ``LockNotAcquired``. Default: ``"skip"`` in a chain, group or chord or with a link, which would
-    wait for ever, else ``"ignore"``.
+    ``refused``: how a refused *call* ends (a tick of a schedule is always ignored). ``"ignore"``: without a result;
+    where another's body is inside it never runs, else it is delivered again until its deadline. ``"skip"``: as a
+    success with a ``Skipped``; see ``is_skipped``. ``"fail"``: as ``LockNotAcquired``. Default: ``"skip"`` in a
+    chain, group or chord or with a link, which would wait for ever, else ``"ignore"``.
 
     Raises ``InvalidExclusiveTask`` where the function takes no ``context`` or an option cannot be honoured.
     """

@@ -58,14 +58,14 @@ def plan(row: Any, at: datetime) -> Plan:
 
 
 def _shared(row: Any, lock_name: str) -> list[str]:
-    """A call that meets another body is delivered again later; a schedule's run is not, unless it says so."""
+    """A run that meets another body is prevented, as a call is; a schedule can say that it waits instead."""
     rows = type(row).objects.filter(task=row.task, enabled=True).values_list("name", flat=True)
     stored = Schedule.objects.filter(lock=lock_name).values_list("name", flat=True)
     others = sorted({*rows, *stored} - {row.name})
     more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
     told = (
         f"it shares the lock name with {', '.join(others[:NAMED])}{more}: a run that meets another is "
-        "prevented, where a call would be delivered later. Choose queue_one, or a lock name of its own."
+        "prevented, as a call of the row is. Choose queue_one, or a lock name of its own."
     )
     return [told] if others else []
 
