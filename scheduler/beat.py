@@ -129,7 +129,7 @@ class CatalogScheduler(DatabaseScheduler):
             self._ticker.stop()
         if self._is_at_work:
             return
-        with self._at_work(), deaf():
+        with deaf(), self._at_work():
             super().close()
             if self._lease is not None:
                 self._give_back(self._lease)

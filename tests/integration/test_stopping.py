@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ from celery.beat import Service
 from django.db import OperationalError, connection, transaction
 from django_celery_beat.schedulers import DatabaseScheduler
 
+import scheduler.beat
 from aegis_site.embedded.ports import free_port
 from aegis_site.embedded.services import Services
 from scheduler import ticker
-from scheduler.beat import CatalogScheduler
+from scheduler.beat import CatalogScheduler, deaf
 from scheduler.watchdog import Watchdog
 from tests.integration.test_ordinary_rows import ordinary
 
@@ -137,3 +139,23 @@ def test_the_last_run_of_an_ordinary_row_is_not_waited_for_for_ever(
     finally:
         services.postgres.resume()
         closing.join(60)
+
+
+def test_a_signal_just_before_the_last_good_bye_does_not_take_it_away(
+    beat: CatalogScheduler, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop has ended, and nobody says good-bye after this call: the handler does, or lets it be said."""
+    asked: list[str] = []
+
+    @contextmanager
+    def asked_first() -> Iterator[None]:
+        if not asked:
+            asked.append("to stop")
+            os.kill(os.getpid(), signal.SIGTERM)
+        with deaf():
+            yield
+
+    monkeypatch.setattr(scheduler.beat, "deaf", asked_first)
+    with pytest.raises(SystemExit):
+        beat.close()
+    assert said == ["good-bye"]

@@ -200,9 +200,16 @@ OF_THE_ENGINE = [
     Mutation(
         "a good-bye is cut short by another signal",
         "scheduler/beat.py",
-        r"with self\._at_work\(\), deaf\(\):",
+        r"with deaf\(\), self\._at_work\(\):",
         "with self._at_work():",
         (STOPPING + "test_a_good_bye_is_not_cut_short_by_another_signal",),
+    ),
+    Mutation(
+        "a signal takes the last good-bye away",
+        "scheduler/beat.py",
+        r"with deaf\(\), self\._at_work\(\):",
+        "with self._at_work(), deaf():",
+        (STOPPING + "test_a_signal_just_before_the_last_good_bye_does_not_take_it_away",),
     ),
     Mutation(
         "a task overrules the schedule that is being declared",
