@@ -28,7 +28,7 @@ from scheduler.at_start import refuse_errors
 from scheduler.conf import beat_lock, conf
 from scheduler.dashboard.summing import sum_up
 from scheduler.loading import loaded
-from scheduler.ordinary_entry import Entry, is_away
+from scheduler.ordinary_entry import Entry, Overtaken, is_away
 from scheduler.presence import Presence
 from scheduler.pruning import EVERY as PRUNE_INTERVAL
 from scheduler.pruning import keep_days
@@ -96,29 +96,27 @@ class CatalogScheduler(DatabaseScheduler):
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")
-        # An ordinary row's last run is stored after each run: another beat may take over at any moment. Set
-        # here, because Celery's constructor overwrites it.
-        self.sync_every_tasks = 1
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """One turn of beat's loop; returns the seconds to sleep, at most PASS_INTERVAL."""
         with self._at_work(), self._watchdog.watching():
             return float(min(self._ordinary(*args, **kwargs), self._catalog(), conf("PASS_INTERVAL")))
 
-    def sync(self) -> None:
-        """Store what ordinary rows have not stored yet. Also between passes and at the end nobody waits for ever.
+    def reserve(self, entry: Any) -> Any:
+        """Left to ``apply_entry``, which is called when the broker is there."""
+        return entry
 
-        Theirs takes a row off before it is stored; where a signal ends that, it is stored by the next call.
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Store the run, then send it: whatever becomes of this beat and its lease, nobody sends it again.
+
+        A beat that ends between the two leaves this run out. The other way round, the next beat would repeat it.
         """
-        if self._ticker is None:  # the one of Celery's banner, at the end of the process: it has nothing to store
-            return
-        unsaved = set(self._dirty)
-        with self._at_work(), self._watchdog.watching():
-            try:
-                super().sync()
-            except BaseException:
-                self._dirty |= unsaved
-                raise
+        if not entry.take():
+            raise Overtaken(entry.name)
+        super().apply_entry(entry, producer)
+
+    def sync(self) -> None:
+        """Nothing is left to store: each run was stored before it was sent."""
 
     def close(self) -> None:
         """Give the lease back and say good-bye, so that another beat takes over at once.
@@ -133,7 +131,7 @@ class CatalogScheduler(DatabaseScheduler):
             self._ticker.stop()
         if self._is_at_work:
             return
-        with self._at_work(), deaf():
+        with deaf(), self._at_work():
             super().close()
             if self._lease is not None:
                 self._give_back(self._lease)
@@ -209,8 +207,12 @@ class CatalogScheduler(DatabaseScheduler):
             if self._hold_lease():
                 with denied_join_result():  # a result backend that is down does not hold up the catalog
                     return float(super().tick(*args, **kwargs))
+        except Overtaken as overtaken:
+            logger.info("ordinary row %r was fired or edited since it was read", str(overtaken))
+            self._read_rows_anew()
         except DatabaseError as trouble:
             logger.warning("ordinary rows left out of this pass: %s", type(trouble).__name__)
+            self._read_rows_anew()  # the row that was taken off to be sent is due again, if it was not stored
             connection.close()
         except OperationalError as trouble:
             logger.warning("ordinary rows wait for the broker: %s", type(trouble).__name__)
@@ -247,15 +249,10 @@ class CatalogScheduler(DatabaseScheduler):
         return self._lease is not None
 
     def _read_rows_anew(self) -> None:
-        """Forget what was read while another beat fired the rows: its last runs are newer than ours.
-
-        The heap is made of the rows that are read then. It must not be made once more after the first row was
-        fired: the entries that were read keep the last run from before, and the row would fire twice.
-        """
+        """Forget what was read while another beat fired the rows: its last runs are newer than ours."""
         self._schedule = None
         self._initial_read = True
         self._heap = None
-        self._heap_invalidated = False
 
     def _give_back(self, lease: Lease) -> None:
         try:

@@ -9,18 +9,26 @@ from celery.schedules import schedstate
 from celery.utils.time import maybe_make_aware
 from django.db import DataError
 from django.db import Error as DatabaseError
+from django.db.models import F
 from django.utils import timezone
-from django_celery_beat.models import PeriodicTasks
 from django_celery_beat.schedulers import ModelEntry
 from django_celery_beat.utils import NEVER_CHECK_TIMEOUT
 
 logger = logging.getLogger("aegis.beat")
 
 
+class Overtaken(Exception):
+    """A row is not as it was read: another beat has fired it, or somebody edited it."""
+
+
 class Entry(ModelEntry):
-    """Theirs; a row that cannot say when it runs next stops no other, and storing a last run undoes no edit."""
+    """Theirs; a row that cannot say when it runs next stops no other, and each run is taken by one beat."""
 
     _is_at_fault = False
+
+    def __init__(self, model: Any, app: Any = None) -> None:
+        self._stored = model.last_run_at  # theirs puts another into the place of none
+        super().__init__(model, app=app)
 
     def is_due(self) -> Any:
         """Never, for a row at fault: it is named once, and asked anew when the rows are read again.
@@ -38,17 +46,32 @@ class Entry(ModelEntry):
                 self._is_at_fault = True
         return schedstate(False, NEVER_CHECK_TIMEOUT)
 
-    def save(self) -> None:
-        """Store the last run and the count of a row that is still enabled.
+    def take(self) -> bool:
+        """Store that the row runs now, and answer whether it is ours to send.
 
-        Theirs reads the row and writes every column back, and so enables a row that is disabled in between. One that
-        is disabled has no last run: enabled again, it does not fire what passed.
+        Not where it was fired, edited, disabled or deleted since it was read. Of beats that have read the same last
+        run one gets it, whichever of them holds the lease:
+
+            beat A                           beat B
+            reads last run 9:00
+            waits, stands still, ...         holds the lease now, reads 9:00
+                                             9:00 -> 10:00, sends
+            9:00 -> 10:00: no such row
+            sends nothing
+
+        No other column is written, so that no edit is undone. The entry itself moves on: theirs makes another, and
+        the one with the last run from before stays in the schedule, where it would be due again.
         """
-        row = self.model
-        type(row)._default_manager.filter(pk=row.pk, enabled=True).update(
-            last_run_at=row.last_run_at, total_run_count=row.total_run_count, date_changed=timezone.now()
-        )
-        PeriodicTasks.changed(row)
+        row, now = self.model, self._default_now()
+        unchanged = type(row)._default_manager.filter(pk=row.pk, enabled=True, last_run_at=self._stored)
+        if not unchanged.update(
+            last_run_at=now, total_run_count=F("total_run_count") + 1, date_changed=timezone.now()
+        ):
+            return False
+        row.last_run_at = self.last_run_at = self._stored = now
+        row.total_run_count += 1
+        self.total_run_count = row.total_run_count
+        return True
 
     def try_schedule(self) -> None:
         """Ask only the schedule, which stores nothing. Raises whatever is wrong with it."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,14 +13,11 @@ from celery import current_app
 from celery.apps.beat import Beat
 from celery.beat import Service
 from django.db import OperationalError, connection, transaction
-from django_celery_beat.schedulers import DatabaseScheduler
 
+import scheduler.beat
 from aegis_site.embedded.ports import free_port
-from aegis_site.embedded.services import Services
 from scheduler import ticker
-from scheduler.beat import CatalogScheduler
-from scheduler.watchdog import Watchdog
-from tests.integration.test_ordinary_rows import ordinary
+from scheduler.beat import CatalogScheduler, deaf
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -91,49 +87,33 @@ def test_a_good_bye_is_not_cut_short_by_another_signal(beat: CatalogScheduler, s
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_signal_between_two_passes_leaves_the_last_runs_to_the_good_bye(
+def test_a_signal_in_the_middle_of_a_pass_leaves_the_good_bye_to_the_end_of_the_loop(
     beat: CatalogScheduler, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its handler begins no good-bye inside the statement of another, and the row that was being stored is kept."""
-    asked: list[str] = []
-
-    def theirs(self: DatabaseScheduler) -> None:
-        asked.extend(self._dirty)
-        self._dirty.clear()
-        if len(asked) == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(DatabaseScheduler, "sync", theirs)
-    beat._dirty.add("row")
+    """Its handler begins no good-bye inside the statement of another."""
+    monkeypatch.setattr(CatalogScheduler, "_set_up", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit):
-        beat.sync()
+        beat.tick()
     assert said == []
     beat.close()
-    assert asked == ["row", "row"] and said == ["good-bye"]
+    assert said == ["good-bye"]
 
 
-def test_the_last_run_of_an_ordinary_row_is_not_waited_for_for_ever(
-    beat: CatalogScheduler, services: Services, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_signal_just_before_the_last_good_bye_does_not_take_it_away(
+    beat: CatalogScheduler, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A beat that is asked to stop just before it stores one, while the database hangs."""
-    caplog.set_level(logging.CRITICAL, "django_celery_beat.schedulers")  # a traceback that is kept keeps its socket
-    ordinary("good")
-    assert "good" in beat.schedule
-    monkeypatch.setattr(beat, "_watchdog", Watchdog(0.3))
-    closed = threading.Event()
+    """The loop has ended, and nobody says good-bye after this call: the handler does, or lets it be said."""
+    asked: list[str] = []
 
-    def close() -> None:
-        connection.ensure_connection()
-        services.postgres.pause()
-        beat._dirty.add("good")
+    @contextmanager
+    def asked_first() -> Iterator[None]:
+        if not asked:
+            asked.append("to stop")
+            os.kill(os.getpid(), signal.SIGTERM)
+        with deaf():
+            yield
+
+    monkeypatch.setattr(scheduler.beat, "deaf", asked_first)
+    with pytest.raises(SystemExit):
         beat.close()
-        closed.set()
-        connection.close()
-
-    closing = threading.Thread(target=close, daemon=True)
-    closing.start()
-    try:
-        assert closed.wait(60)
-    finally:
-        services.postgres.resume()
-        closing.join(60)
+    assert said == ["good-bye"]

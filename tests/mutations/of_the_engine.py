@@ -13,6 +13,7 @@ TICKER = "tests/integration/test_ticker.py::"
 ATTACK = "tests/integration/test_attack_statements.py::"
 WAITING = "tests/integration/test_waiting_starts.py::"
 STOPPING = "tests/integration/test_stopping.py::"
+ORDINARY = "tests/integration/test_ordinary_rows_once.py::"
 DECLARED = "tests/integration/test_declared_strategy.py::"
 REPLACED = "tests/integration/test_replaced_strategy.py::"
 UNDER_A_BEAT = "tests/integration/test_edits_under_a_beat.py::"
@@ -214,14 +215,52 @@ OF_THE_ENGINE = [
         "scheduler/beat.py",
         r"        if self\._is_at_work:\n            return\n",
         "",
-        (STOPPING + "test_a_signal_between_two_passes_leaves_the_last_runs_to_the_good_bye",),
+        (STOPPING + "test_a_signal_in_the_middle_of_a_pass_leaves_the_good_bye_to_the_end_of_the_loop",),
     ),
     Mutation(
         "a good-bye is cut short by another signal",
         "scheduler/beat.py",
-        r"with self\._at_work\(\), deaf\(\):",
+        r"with deaf\(\), self\._at_work\(\):",
         "with self._at_work():",
         (STOPPING + "test_a_good_bye_is_not_cut_short_by_another_signal",),
+    ),
+    Mutation(
+        "a signal takes the last good-bye away",
+        "scheduler/beat.py",
+        r"with deaf\(\), self\._at_work\(\):",
+        "with self._at_work(), deaf():",
+        (STOPPING + "test_a_signal_just_before_the_last_good_bye_does_not_take_it_away",),
+    ),
+    Mutation(
+        "an ordinary row that was fired since it was read is fired",
+        "scheduler/ordinary_entry.py",
+        r", last_run_at=self\._stored\)",
+        ")",
+        (ORDINARY + "test_a_beat_that_lost_its_lease_unawares_does_not_fire_what_the_other_has_fired",),
+    ),
+    Mutation(
+        "an ordinary row keeps its last run from before it fired",
+        "scheduler/ordinary_entry.py",
+        r"row\.last_run_at = self\.last_run_at = self\._stored = now",
+        "row.last_run_at = self._stored = now",
+        (ORDINARY + "test_a_beat_that_takes_over_after_an_edit_fires_what_is_overdue_once",),
+    ),
+    Mutation(
+        "an ordinary row is sent before its run is stored",
+        "scheduler/beat.py",
+        r"        if not entry\.take\(\):.*?(        super\(\)\.apply_entry.*?\n)",
+        r"\1        entry.take()\n",
+        (
+            ORDINARY + "test_a_row_that_comes_due_while_the_database_is_away_fires_once[out_of_reach]",
+            ORDINARY + "test_a_beat_that_lost_its_lease_unawares_does_not_fire_what_the_other_has_fired",
+        ),
+    ),
+    Mutation(
+        "an ordinary row that could not be stored is forgotten",
+        "scheduler/beat.py",
+        r"            self\._read_rows_anew\(\)  # the row [^\n]*not stored\n",
+        "",
+        (ORDINARY + "test_a_row_that_comes_due_while_the_database_is_away_fires_once[out_of_reach]",),
     ),
     Mutation(
         "a task overrules the schedule that is being declared",
