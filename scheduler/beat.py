@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from celery.beat import SchedulingError
 from celery.result import denied_join_result
 from django.db import Error as DatabaseError
 from django.db import connection
@@ -32,6 +33,7 @@ from scheduler.ordinary_entry import Entry, Overtaken, is_away
 from scheduler.presence import Presence
 from scheduler.pruning import EVERY as PRUNE_INTERVAL
 from scheduler.pruning import keep_days
+from scheduler.publisher import is_the_brokers
 from scheduler.ticker import Ticker
 from scheduler.watchdog import Watchdog
 
@@ -93,6 +95,7 @@ class CatalogScheduler(DatabaseScheduler):
             Aside("sums", sum_up, lambda: SUM_INTERVAL, watchdog=self._watchdog),
             Aside("deletions", keep_days, lambda: PRUNE_INTERVAL, watchdog=self._watchdog),
         )
+        self._troubles: list[Exception] = []  # of the message that was sent last
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")
@@ -114,6 +117,20 @@ class CatalogScheduler(DatabaseScheduler):
         if not entry.take():
             raise Overtaken(entry.name)
         super().apply_entry(entry, producer)
+        troubles, self._troubles = self._troubles, []
+        if any(is_the_brokers(trouble) for trouble in troubles):
+            # The other rows wait until it takes connections again. Each would be stored as run, and not be sent.
+            for cached in ("producer", "connection"):
+                self.__dict__.pop(cached, None)
+            raise OperationalError("no answer") from troubles[0]
+
+    def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
+        """Theirs; what ``apply_entry`` logs and does not let out is kept for it."""
+        try:
+            return super().apply_async(entry, *args, **kwargs)
+        except SchedulingError as refusal:
+            self._troubles = [one for one in (refusal.__context__,) if isinstance(one, Exception)]
+            raise
 
     def sync(self) -> None:
         """Nothing is left to store: each run was stored before it was sent."""

@@ -95,7 +95,7 @@ def _sends(tick: Tick, producer: Any) -> bool:
     try:
         _send(tick, producer)
     except Exception as trouble:
-        if isinstance(trouble, _broker_errors()) and not _is_its_own(trouble):
+        if is_the_brokers(trouble):
             raise
         logger.exception(
             "tick %s of %s cannot be published", tick.id, tick.schedule_name or tick.task,
@@ -105,8 +105,8 @@ def _sends(tick: Tick, producer: Any) -> bool:
     return True
 
 
-def _is_its_own(trouble: Exception) -> bool:
-    """Whether what looks like the broker's failure is a fault of this one message, and harms no other.
+def is_the_brokers(trouble: Exception) -> bool:
+    """Whether it is a failure of the broker, and no fault of this one message, which harms no other.
 
     The Redis transport takes each KeyError for a broken connection: of a queue that does not exist, of a function in
     ``task_routes``, of an unknown compression, which kombu wraps. Redis also refuses a single queue whose key has
@@ -114,9 +114,10 @@ def _is_its_own(trouble: Exception) -> bool:
     """
     cause = trouble.__cause__ or trouble
     if isinstance(cause, LookupError):
-        return True
-    of_server = isinstance(cause, OF_SERVER) or str(cause).startswith("MISCONF")
-    return isinstance(cause, (DataError, ResponseError)) and not of_server
+        return False
+    if isinstance(cause, (DataError, ResponseError)):
+        return isinstance(cause, OF_SERVER) or str(cause).startswith("MISCONF")
+    return isinstance(trouble, _broker_errors())
 
 
 def _broker_errors() -> tuple[type[BaseException], ...]:

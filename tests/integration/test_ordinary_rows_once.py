@@ -136,3 +136,36 @@ def test_a_row_that_never_ran_is_taken_once() -> None:
     with closing(CatalogScheduler(app=app)) as beat:
         mine, others = (beat.all_as_schedule()["hourly"] for _ in range(2))
     assert [mine.take(), others.take(), mine.take()] == [True, False, True]
+
+
+def test_of_the_rows_that_come_due_while_the_broker_is_away_one_is_left_out(services: Services) -> None:
+    """By a beat that has published before, and takes its connection for a good one. All of them were."""
+    broker = services.redis["broker"]
+    with closing(CatalogScheduler(app=app)) as beat:
+        holds(beat)
+        hourly("before")
+        wait_until(lambda: beat.tick() >= 0 and delivered(), timeout=30, message="a row fired")
+        broker.stop()
+        try:
+            for number in range(4):
+                hourly(f"row{number}")
+            wait_until(lambda: beat.tick() >= 0 and beat._ordinary_from, timeout=30, message="the failure was seen")
+            passes(beat)
+        finally:
+            broker.start()
+        before = delivered()
+        wait_until(lambda: beat.tick() >= 0 and delivered() == before + 3, timeout=30, message="the others fired")
+        passes(beat)
+        assert delivered() == before + 3
+
+
+def test_a_row_that_cannot_be_sent_holds_up_no_other() -> None:
+    """A fault of its own message is no failure of the broker."""
+    PeriodicTask.objects.filter(pk=hourly("bad").pk).update(queue="of-another-type")
+    hourly("good")
+    with closing(CatalogScheduler(app=app)) as beat, app.connection_for_write() as broker:
+        broker.default_channel.client.sadd("of-another-type", "no list")
+        holds(beat)
+        wait_until(lambda: beat.tick() >= 0 and delivered(), timeout=30, message="the other fired")
+        assert not beat._ordinary_from
+        broker.default_channel.client.delete("of-another-type")
