@@ -7,6 +7,7 @@ import pytest
 from scheduler.models import Execution, Tick
 from scheduler.models.tick import Delivery
 from scheduler.states import ExecutionState
+from tests.concurrency.test_outages import closed_port
 from tests.support import CeleryProcesses, wait_until
 from tests.support.celery_ways import LONG, WORKER, bodies, closed, execution_of, let_out, seen, send, states
 
@@ -60,6 +61,24 @@ def test_who_is_there_takes_part_and_who_is_not_never_hears_of_it(celery_process
     workers = set(Execution.objects.exclude(tick=last).values_list("worker", flat=True))
     assert not any(worker.startswith(("back", "down")) for worker in workers)
     assert bodies(last) == 3
+
+
+def test_a_worker_that_is_cut_off_from_the_store_is_blocked_and_decides_nothing_for_the_others(
+    celery_processes: CeleryProcesses,
+) -> None:
+    for number in range(3):
+        celery_processes.worker(*WORKER, name=f"there-{number}")
+    with closed_port() as port:
+        celery_processes.worker(*WORKER, name="cut-off", env={"REDIS_URL": f"redis://127.0.0.1:{port}/0"})
+        tick = to_all("redis", 1.0, guarded=True)
+        heard(tick, 4)
+    blocked = Execution.objects.get(tick=tick, state=ExecutionState.BLOCKED)
+    assert blocked.worker.startswith("cut-off") and not blocked.began and blocked.reason
+    others = Execution.objects.filter(tick=tick).exclude(pk=blocked.pk)
+    assert sorted(others.values_list("worker", flat=True)) == [f"there-{number}@test" for number in range(3)]
+    assert bodies(tick) == 1 and closed(tick).outcome == "executed"
+    assert states(tick).count("executed") == 1
+    assert set(states(tick)) <= {"executed", "blocked", "duplicate", "prevented"}
 
 
 def test_a_tick_that_no_worker_heard_is_sent_again(celery_processes: CeleryProcesses) -> None:

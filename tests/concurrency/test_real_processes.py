@@ -11,6 +11,7 @@ import psutil
 import pytest
 from django.db.models import Count, F, Max
 
+from aegis_site.celery import app
 from aegis_site.demo.models import Effect
 from scheduler.models import Execution, Instance, Schedule, Tick
 from scheduler.models.tick import Delivery
@@ -24,6 +25,7 @@ GUARDED = ["database", "optimistic", "advisory", "row_lock", "redis", "redlock"]
 TAKEOVER = {"advisory": 5.0, "row_lock": 5.0}  # seconds; the lock of a session is free at once, not after a TTL
 SETTLE = "aegis_site.demo.tasks.settle_invoices"
 DIGEST = "aegis_site.demo.tasks.send_digest"
+UNREAD = "aegis-test-unread"  # a queue that no worker takes from unless a test says so
 
 
 def executed(name: str) -> int:
@@ -154,6 +156,38 @@ def test_a_beat_killed_between_commit_and_publish_loses_no_tick(
         timeout=90,
         message="the stored ticks ran",
     )
+
+
+def test_a_beat_killed_right_after_its_publish_is_followed_by_a_copy_that_is_refused(
+    celery_processes: CeleryProcesses, tmp_path: Path
+) -> None:
+    """The other beat is there all along, and paused until then: else it might be the one that publishes first."""
+    points = tmp_path / "failpoints"
+    points.mkdir()
+    (points / "after-publish").write_text("kill")
+    standby = celery_processes.beat(name="standby")
+    standby.pause()
+    make_schedule("digest", every_seconds=3600, task=DIGEST, queue=UNREAD, misfire_grace=600)
+    past = database_now() - timedelta(seconds=1)
+    Schedule.objects.update(next_fire_at=past, activated_at=past - timedelta(minutes=30))
+    doomed = celery_processes.beat(name="doomed", env={"AEGIS_FAILPOINTS": str(points)})
+    wait_until(lambda: not doomed.running, timeout=30, message="the beat was killed after its publish")
+    (tick,) = Tick.objects.filter(state=TickState.PLANNED)
+    assert waiting_in(UNREAD) == 1 and tick.dispatched_at is None, "sent, and not marked as sent"
+
+    standby.resume()
+    wait_until(lambda: waiting_in(UNREAD) == 2, timeout=60, message="the other beat has sent a copy")
+    celery_processes.worker("-Q", UNREAD)
+    heard = Execution.objects.filter(tick=tick).order_by("pk")
+    wait_until(lambda: heard.filter(state=ExecutionState.DUPLICATE).exists(), timeout=40, message="one was refused")
+    assert list(heard.values_list("state", flat=True)) == [ExecutionState.EXECUTED, ExecutionState.DUPLICATE]
+    assert Tick.objects.get(pk=tick.pk).outcome == "executed" and Effect.objects.count() == 1
+
+
+def waiting_in(queue: str) -> int:
+    """Messages that no worker has taken."""
+    with app.connection_for_write() as broker:
+        return int(broker.default_channel.client.llen(queue))
 
 
 def test_a_worker_that_starts_before_the_tick_is_marked_dispatched_runs_it(

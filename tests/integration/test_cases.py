@@ -20,30 +20,13 @@ from scheduler.states import ExecutionState, TickState
 from scheduler.ticker import Ticker
 from tests.contract.wires import wired_redis
 from tests.integration.test_runner import ALL, GUARDED, in_a_thread, nothing, row
-from tests.integration.test_ticker import QUEUE, Clock, due_schedule, empty_queue, passes, queued  # noqa: F401
+from tests.integration.test_ticker import QUEUE, Clock, due_schedule, empty_queue, passes  # noqa: F401
 from tests.support.engine import database_now, delivery_of, make_schedule, make_tick
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 # Deliveries
-
-
-def test_a_beat_that_dies_right_after_its_publish_is_followed_by_a_copy_that_is_refused() -> None:
-    tick = make_tick(due_schedule(), queue=QUEUE, dispatch_at=database_now())
-
-    def die() -> None:
-        raise SystemExit("between publish and mark")
-
-    with hooked("after-publish", die), pytest.raises(SystemExit):
-        Ticker()._redispatch()
-    assert run(delivery_of(tick), nothing).state is ExecutionState.EXECUTED  # the first message was out
-    Tick.objects.filter(pk=tick.pk).update(state=TickState.PLANNED, outcome="", closed_at=None)  # not heard of yet
-    Tick.objects.filter(pk=tick.pk).update(dispatch_at=database_now())
-    Ticker()._redispatch()
-    assert queued() == 2  # the standby has sent it again
-    Tick.objects.filter(pk=tick.pk).update(state=TickState.CLOSED, outcome="executed", closed_at=database_now())
-    assert run(delivery_of(tick), nothing).state is ExecutionState.DUPLICATE
 
 
 @pytest.mark.parametrize("alias", GUARDED)

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 INSTANTS = "aegis_schedule_instants_in_calendar"
 INFINITE = ("end_at = 'infinity'", "start_at = '-infinity'", "end_at = '20000-01-01'", "anchor = '0044-03-15 BC'")
 DEEP = "[" * 3000 + "]" * 3000
+NO_SUCH_MINUTE = "every_seconds = NULL, cron_expression = '61 * * * *'"
 ARGUMENTS = ("args = '[1e5000]'", f"args = '{DEEP}'", "args = '\"text\"'", "kwargs = '{\"a\": -1e5000}'")
 BEFORE = ("aegis_scheduler", "0014_priority_help")
 
@@ -91,6 +92,26 @@ def test_a_row_whose_ticks_cannot_be_stored_stops_only_itself_and_shows_none_of_
     assert broken("bad").startswith("IntegrityError") and broken("good") == ""
     assert "schedule bad cannot be read" in caplog.text
     assert "hunter2" not in caplog.text + broken("bad")
+
+
+@pytest.mark.parametrize("change", [NO_SUCH_MINUTE, INFINITE[0]], ids=["cannot be read", "cannot be loaded"])
+def test_broken_rows_at_the_head_of_the_queue_hold_up_nobody_behind_them(
+    unguarded: None, change: str, settings: Any
+) -> None:
+    """They are due before all others, and more than a pass takes at once."""
+    settings.AEGIS = {**settings.AEGIS, "BATCH": 2}
+    bad = [f"bad-{number}" for number in range(3)]
+    for name in ("good", *bad):
+        due_schedule(name)
+    for name in bad:
+        alter(change, name)
+    alter("next_fire_at = clock_timestamp() - interval '1 second'", "good")
+    ticker = Ticker()
+    for _ in range(2):
+        ticker.tick()
+    assert Tick.objects.filter(schedule__name="good").exists()
+    assert [name for name in bad if not broken(name)] == [] and broken("good") == ""
+    assert set(Tick.objects.values_list("schedule_name", flat=True)) == {"good"}
 
 
 def test_a_broken_row_that_cannot_be_loaded_does_not_keep_others_from_healing(unguarded: None) -> None:
