@@ -20,6 +20,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError
+from redis.exceptions import ResponseError
 
 from locks import InvalidLockBackend, Lease, LeaseLost, LockUnavailable, lock_backends
 from locks.clock import boottime
@@ -119,6 +120,8 @@ class CatalogScheduler(DatabaseScheduler):
         super().apply_entry(entry, producer)
         troubles, self._troubles = self._troubles, []
         if any(is_the_brokers(trouble) for trouble in troubles):
+            if all(isinstance(trouble.__cause__ or trouble, ResponseError) for trouble in troubles):
+                entry.give_back()  # it has answered, and has not taken it
             # The other rows wait until it takes connections again. Each would be stored as run, and not be sent.
             for cached in ("producer", "connection"):
                 self.__dict__.pop(cached, None)
@@ -225,7 +228,7 @@ class CatalogScheduler(DatabaseScheduler):
                 with denied_join_result():  # a result backend that is down does not hold up the catalog
                     return float(super().tick(*args, **kwargs))
         except Overtaken as overtaken:
-            logger.info("ordinary row %r was fired or edited since it was read", str(overtaken))
+            logger.info("ordinary row %r was fired, disabled or deleted since it was read", str(overtaken))
             self._read_rows_anew()
         except DatabaseError as trouble:
             logger.warning("ordinary rows left out of this pass: %s", type(trouble).__name__)

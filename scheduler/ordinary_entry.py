@@ -18,7 +18,8 @@ logger = logging.getLogger("aegis.beat")
 
 
 class Overtaken(Exception):
-    """A row is not as it was read: another beat has fired it, or somebody edited it."""
+    """A row is not as it was read: another beat has fired it, or somebody disabled it, deleted it or
+    changed its last run."""
 
 
 class Entry(ModelEntry):
@@ -49,8 +50,8 @@ class Entry(ModelEntry):
     def take(self) -> bool:
         """Store that the row runs now, and answer whether it is ours to send.
 
-        Not where it was fired, edited, disabled or deleted since it was read. Of beats that have read the same last
-        run one gets it, whichever of them holds the lease:
+        Not where it was fired, disabled or deleted since it was read, or its last run was changed. Of beats that have
+        read the same last run one gets it, whichever of them holds the lease:
 
             beat A                           beat B
             reads last run 9:00
@@ -68,10 +69,17 @@ class Entry(ModelEntry):
             last_run_at=now, total_run_count=F("total_run_count") + 1, date_changed=timezone.now()
         ):
             return False
+        self._before = self._stored
         row.last_run_at = self.last_run_at = self._stored = now
         row.total_run_count += 1
         self.total_run_count = row.total_run_count
         return True
+
+    def give_back(self) -> None:
+        """Undo ``take()``, where nobody has changed it since: the message was refused, and the row is due again."""
+        row = self.model
+        taken = type(row)._default_manager.filter(pk=row.pk, last_run_at=self._stored)
+        taken.update(last_run_at=self._before, total_run_count=F("total_run_count") - 1)
 
     def try_schedule(self) -> None:
         """Ask only the schedule, which stores nothing. Raises whatever is wrong with it."""

@@ -35,6 +35,7 @@ OWN = ("queue", "exchange", "routing_key", "priority", "compression", "delivery_
 
 # Answers of a Redis that refuses everybody's messages.
 OF_SERVER = (ClusterDownError, MasterDownError, OutOfMemoryError, ReadOnlyError)
+OF_SERVER_WORDS = ("MISCONF", "NOREPLICAS", "BUSY ")
 
 UNREAD = 60.0  # seconds that RabbitMQ keeps a worker's broadcast queue which nobody reads
 
@@ -116,7 +117,7 @@ def is_the_brokers(trouble: Exception) -> bool:
     if isinstance(cause, LookupError):
         return False
     if isinstance(cause, (DataError, ResponseError)):
-        return isinstance(cause, OF_SERVER) or str(cause).startswith("MISCONF")
+        return isinstance(cause, OF_SERVER) or str(cause).startswith(OF_SERVER_WORDS)
     return isinstance(trouble, _broker_errors())
 
 

@@ -162,7 +162,7 @@ class Ticker:
         longest = min(float(conf("PASS_INTERVAL")), WAKE_INTERVAL if waiting else math.inf)
         if left is None:
             return longest
-        # Still due after this pass: somebody else holds the row, and may go on holding it.
+        # Still due after this pass: there was no time for it, or somebody else holds the row, and may go on.
         return min(max(left, MOMENT) if left > 0 else HELD_BY_ANOTHER, longest)
 
 

@@ -72,7 +72,9 @@ class Watchdog:
         """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
         watched = _Watched(connections[DEFAULT_DB_ALIAS], boottime())
         # While a connection is made there is nothing to hang up on: psycopg alone would wait for over two minutes.
-        watched.wrapper.settings_dict.setdefault("OPTIONS", {}).setdefault("connect_timeout", self._connects_within)
+        settings, bound = watched.wrapper.settings_dict, {"connect_timeout": self._connects_within}
+        if "PGCONNECT_TIMEOUT" not in os.environ:
+            settings["OPTIONS"] = {**bound, **settings.get("OPTIONS", {})}
         with self._changing:
             self._thread = running(self._thread, self._look, "aegis-watchdog")
             self._watched.add(watched)

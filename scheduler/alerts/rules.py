@@ -180,20 +180,26 @@ def _starved(now: datetime, threshold: float) -> Iterator[Seen]:
 
 
 # in: back, most. out: name, id, outcomes and ticks, the latest first, of each enabled schedule whose latest run did
-# not end well, as far as its latest ``back`` ticks ran. One that ended well by hand since, or again, is none.
-_ENDED_BADLY = """
-SELECT s.name, s.id, ran.outcomes, ran.ticks FROM aegis_scheduler_schedule s CROSS JOIN LATERAL (
-    SELECT array_agg(outcome ORDER BY fire_time DESC) AS outcomes, array_agg(id ORDER BY fire_time DESC) AS ticks,
-           max(fire_time) AS latest
-    FROM (SELECT id, fire_time, outcome FROM aegis_scheduler_tick WHERE schedule_id = s.id AND manual_key IS NULL
-          ORDER BY fire_time DESC LIMIT %(back)s) t
-    WHERE outcome IN ('executed', 'failed', 'lost', 'abandoned')
-) ran
-WHERE s.enabled AND ran.outcomes[1] <> 'executed' AND NOT EXISTS (
-    SELECT FROM aegis_scheduler_tick WHERE schedule_id = s.id AND manual_key IS NOT NULL AND outcome = 'executed'
-        AND fire_time >= ran.latest)
-ORDER BY s.name LIMIT %(most)s
+# not end well, as far as its latest ``back`` ticks ran. One that ended well by hand since, or again, is none. Of most
+# schedules one tick is read: the latest that ran.
+_RAN = """
+    SELECT id, fire_time, outcome FROM (
+        SELECT id, fire_time, outcome FROM aegis_scheduler_tick WHERE schedule_id = s.id AND manual_key IS NULL
+        ORDER BY fire_time DESC LIMIT %(back)s) t
+    WHERE outcome IN ('executed', 'failed', 'lost', 'abandoned') ORDER BY fire_time DESC
 """
+_ENDED_BADLY = f"""
+SELECT s.name, s.id, ran.outcomes, ran.ticks FROM aegis_scheduler_schedule s
+CROSS JOIN LATERAL ({_RAN} LIMIT 1) latest
+CROSS JOIN LATERAL (
+    SELECT array_agg(outcome ORDER BY fire_time DESC) AS outcomes, array_agg(id ORDER BY fire_time DESC) AS ticks
+    FROM ({_RAN}) t WHERE latest.outcome <> 'executed'
+) ran
+WHERE s.enabled AND latest.outcome <> 'executed' AND NOT EXISTS (
+    SELECT FROM aegis_scheduler_tick WHERE schedule_id = s.id AND manual_key IS NOT NULL AND outcome = 'executed'
+        AND fire_time >= latest.fire_time)
+ORDER BY s.name LIMIT %(most)s
+"""  # noqa: S608
 
 
 def _failing(now: datetime, threshold: float) -> Iterator[Seen]:

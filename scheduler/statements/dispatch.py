@@ -17,9 +17,11 @@ _IN_TURN = """NOT (s.misfire = 'fire_all' AND s.next_fire_at IS NOT NULL
 # in: batch, on_time.
 # Deliberately statement_timestamp(): clock_timestamp() is volatile and would read every schedule at each pass.
 # The sort column is the index expression of the due index. One whose lock name somebody holds is passed over here: as
-# many of them as a batch takes would be the oldest at each pass, and no other would ever be reached.
+# many of them as a batch takes would be the oldest at each pass, and no other would ever be reached. The name stands
+# first, so that it is locked first: a schedule under a held one is not locked in vain.
 _DUE = f"""
-SELECT id, statement_timestamp() FROM aegis_scheduler_schedule s JOIN aegis_scheduler_lockname n ON n.name = s.lock_id
+SELECT s.id, statement_timestamp()
+FROM aegis_scheduler_lockname n JOIN aegis_scheduler_schedule s ON s.lock_id = n.name
 WHERE {{which}}enabled AND NOT exhausted AND broken_reason = ''
   AND (paused_at IS NULL OR paused_until <= statement_timestamp())
   AND coalesce(next_fire_at, 'epoch'::timestamptz) <= statement_timestamp()

@@ -169,3 +169,19 @@ def test_a_row_that_cannot_be_sent_holds_up_no_other() -> None:
         wait_until(lambda: beat.tick() >= 0 and delivered(), timeout=30, message="the other fired")
         assert not beat._ordinary_from
         broker.default_channel.client.delete("of-another-type")
+
+
+def test_a_row_that_a_read_only_broker_refuses_is_due_again() -> None:
+    with closing(CatalogScheduler(app=app)) as beat, app.connection_for_write() as broker:
+        holds(beat)
+        client = broker.default_channel.client
+        client.replicaof("127.0.0.1", "1")
+        hourly()
+        try:
+            wait_until(lambda: beat.tick() >= 0 and beat._ordinary_from, timeout=30, message="the refusal was seen")
+        finally:
+            client.replicaof("NO", "ONE")
+        assert PeriodicTask.objects.get(name="hourly").total_run_count == 0
+        wait_until(lambda: beat.tick() >= 0 and delivered(), timeout=30, message="the row fired")
+        passes(beat)
+    assert delivered() == 1
