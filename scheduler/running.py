@@ -18,12 +18,13 @@ from django.db.models.functions import Now
 from locks import InvalidLockBackend
 from scheduler import again, limits, manual
 from scheduler.changes import Refused, Who, note
+from scheduler.conf import conf
 from scheduler.models import Execution, Schedule, ScheduleChange, Tick
 from scheduler.models.tick import Overlap
 from scheduler.states import OPEN_TICKS, ExecutionState, TickOutcome, TickState
 
 BY_HAND = "run by hand"
-SENT_WITHIN = 3.0  # seconds that beats have to send it before it is said that they cannot
+SENT_WITHIN = 2.0  # seconds beyond a pass that beats have to send it, before it is said that they cannot
 
 
 def ask(
@@ -148,7 +149,7 @@ def _open(tick: Tick, latest: Execution | None, holder: Execution | None) -> Sta
 
 def _unsent(tick: Tick, until: str) -> Standing:
     """Told by the database's clock. Only a first attempt is ever unsent: what is tried again was sent before."""
-    late = Now() - timedelta(seconds=SENT_WITHIN)
+    late = Now() - timedelta(seconds=conf("PASS_INTERVAL") + SENT_WITHIN)
     if not Tick.objects.filter(pk=tick.pk, planned_at__lt=late).exists():
         return Standing(word="Asked for", tone="mute", said="A beat sends it within a second.", over=False)
     said = (
