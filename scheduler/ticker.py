@@ -94,8 +94,8 @@ class Ticker:
         return None
 
     def _mint_and_publish(self) -> None:
-        """Until all that is due is stored, or for PASS_INTERVAL: what is open waits for its own steps meanwhile."""
-        full, over = True, boottime() + conf("PASS_INTERVAL")
+        """Until all that is due is stored, or for ON_TIME: what is open waits for its own steps meanwhile."""
+        full, over = True, boottime() + conf("ON_TIME")
         while full and boottime() < over and not self._stopped:
             minted = mint()
             if minted.ticks:

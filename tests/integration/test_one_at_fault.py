@@ -105,7 +105,7 @@ def test_a_name_that_is_held_fills_no_batch(settings: Any) -> None:
 def test_what_is_always_due_leaves_room_for_the_rest_of_a_pass(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.AEGIS = {**settings.AEGIS, "PASS_INTERVAL": 0.1}
+    settings.AEGIS = {**settings.AEGIS, "ON_TIME": 0.1}
     monkeypatch.setattr(passes, "mint", lambda: Minted((), full=True))
     due = Ticker()
     reaped: list[bool] = []
