@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 from pytest_django import DjangoDbBlocker
 
+from scheduler.registry import exclusive_tasks
 from tests.support.backends import free_names
 from tests.support.cluster import Cluster, cluster
 from tests.support.quorum import await_votes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tasks_are_known() -> None:
+    """Whoever asks for them first sets up Django's logging anew, which would take ``caplog`` away in the middle."""
+    exclusive_tasks()
 
 
 @pytest.fixture(autouse=True)
