@@ -96,7 +96,7 @@ class CatalogScheduler(DatabaseScheduler):
             Aside("sums", sum_up, lambda: SUM_INTERVAL, watchdog=self._watchdog),
             Aside("deletions", keep_days, lambda: PRUNE_INTERVAL, watchdog=self._watchdog),
         )
-        self._troubles: list[Exception] = []  # of the message that was sent last
+        self._trouble: BaseException | None = None  # of the message that was sent last
         self._ordinary_from = 0.0  # boottime() until which a broker that has just failed is left alone
         super().__init__(*args, **kwargs)
         self.max_interval = conf("PASS_INTERVAL")
@@ -118,21 +118,21 @@ class CatalogScheduler(DatabaseScheduler):
         if not entry.take():
             raise Overtaken(entry.name)
         super().apply_entry(entry, producer)
-        troubles, self._troubles = self._troubles, []
-        if any(is_the_brokers(trouble) for trouble in troubles):
-            if all(isinstance(trouble.__cause__ or trouble, ResponseError) for trouble in troubles):
+        trouble, self._trouble = self._trouble, None
+        if isinstance(trouble, Exception) and is_the_brokers(trouble):
+            if isinstance(trouble.__cause__ or trouble, ResponseError):
                 entry.give_back()  # it has answered, and has not taken it
             # The other rows wait until it takes connections again. Each would be stored as run, and not be sent.
             for cached in ("producer", "connection"):
                 self.__dict__.pop(cached, None)
-            raise OperationalError("no answer") from troubles[0]
+            raise OperationalError("no answer") from trouble
 
     def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
         """Theirs; what ``apply_entry`` logs and does not let out is kept for it."""
         try:
             return super().apply_async(entry, *args, **kwargs)
         except SchedulingError as refusal:
-            self._troubles = [one for one in (refusal.__context__,) if isinstance(one, Exception)]
+            self._trouble = refusal.__context__
             raise
 
     def sync(self) -> None:

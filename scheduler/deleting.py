@@ -17,4 +17,4 @@ def _hold(instance: Schedule, using: str, **kwargs: Any) -> None:
     """Django takes the schedule from its ticks first and deletes it then. A tick that a beat stores in between would
     make the deletion fail.
     """
-    list(Schedule.objects.using(using).select_for_update(of=("self",)).filter(pk=instance.pk).values_list("pk"))
+    list(Schedule.objects.using(using).select_for_update().filter(pk=instance.pk).values_list("pk"))

@@ -62,7 +62,7 @@ class Watchdog:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._connects_within = max(2, math.ceil(patience / 3))  # seconds; libpq knows no less than two
+        _bound_connecting(max(2, math.ceil(patience / 3)))  # libpq knows no less than two
         self._watched: set[_Watched] = set()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -71,10 +71,6 @@ class Watchdog:
     def watching(self) -> Iterator[None]:
         """Bound every wait for the database inside. What is cut short raises Django's ``OperationalError``."""
         watched = _Watched(connections[DEFAULT_DB_ALIAS], boottime())
-        # While a connection is made there is nothing to hang up on: psycopg alone would wait for over two minutes.
-        settings, bound = watched.wrapper.settings_dict, {"connect_timeout": self._connects_within}
-        if "PGCONNECT_TIMEOUT" not in os.environ:
-            settings["OPTIONS"] = {**bound, **settings.get("OPTIONS", {})}
         with self._changing:
             self._thread = running(self._thread, self._look, "aegis-watchdog")
             self._watched.add(watched)
@@ -106,3 +102,12 @@ class Watchdog:
             duplicate = socket.socket(fileno=os.dup(raw.fileno()))
             with contextlib.closing(duplicate):
                 duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def _bound_connecting(seconds: int) -> None:
+    """In this process, unless the project says how long. While a connection is made there is nothing to hang up on,
+    and psycopg alone would wait for over two minutes.
+    """
+    settings = connections[DEFAULT_DB_ALIAS].settings_dict
+    if "PGCONNECT_TIMEOUT" not in os.environ:
+        settings["OPTIONS"] = {"connect_timeout": seconds, **settings.get("OPTIONS", {})}

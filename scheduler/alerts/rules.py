@@ -220,11 +220,11 @@ def _long(now: datetime, threshold: float) -> Iterator[Seen]:
     inside = Execution.objects.filter(
         state=ExecutionState.RUNNING, began=True, tick__schedule__isnull=False, started_at__lt=now - LONG
     ).order_by("started_at")
-    ages = inside.values_list("tick__schedule_id", "tick__schedule_name", "id", "started_at")[:MOST]
-    oldest = {row[0]: row for row in reversed(ages)}
+    oldest: dict[Any, tuple[Any, ...]] = {}
+    for row in inside.values_list("tick__schedule_id", "tick__schedule_name", "id", "started_at")[:MOST]:
+        oldest.setdefault(row[0], row)
     usual = p95_of(oldest)
     for pk, name, execution_id, since in oldest.values():
-        assert since  # every body that runs has begun
         stay, p95 = (now - since).total_seconds(), usual[pk]
         if p95 is not None and stay > threshold * p95:
             said = f"Inside for {duration_words(stay)}; 19 of 20 of its runs end within {duration_words(p95)}."

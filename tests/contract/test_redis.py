@@ -12,12 +12,13 @@ from redis.exceptions import RedisError
 from locks import LockUnavailable, lock_backends
 from locks.backends.clients import counter_key, lock_key
 from locks.backends.redis import RedisLockBackend
-from locks.testing import LockBackendContract, Outage, wait_until
+from locks.testing import Outage, wait_until
+from tests.contract.sharing import SharedRedis
 from tests.contract.wires import WIRED, wired_redis
 
 
 @pytest.mark.django_db
-class TestRedis(LockBackendContract):
+class TestRedis(SharedRedis):
     alias = "redis"
 
     @property
@@ -43,20 +44,6 @@ class TestRedis(LockBackendContract):
         ahead = 2**52
         self.backend.client.set(counter_key(self.backend.prefix, name), ahead)
         assert self.acquired(name).grant_no == ahead + 1
-
-    def test_key_prefixes_share_a_server_and_nothing_else(self, name: str) -> None:
-        other = type(self.backend)(self.alias, {**self.backend.params, "KEY_PREFIX": "other"})
-        mine, lease = self.acquired(name), self.acquired(name, other)
-        for backend, held in ((self.backend, mine), (other, lease)):
-            assert [(info.name, info.lease_id) for info in backend.list(name)] == [(name, held.lease_id)]
-        assert other.release(lease) is True
-        assert (self.backend.inspect(name) or mine).lease_id == mine.lease_id
-
-    def test_projects_that_name_no_prefix_share_their_lock_names(self, name: str) -> None:
-        plain = {key: value for key, value in self.backend.params.items() if key != "KEY_PREFIX"}
-        one, two = (type(self.backend)(self.alias, plain) for _ in range(2))
-        self.acquired(name, one)
-        assert two.acquire(name) is None
 
     def test_both_keys_of_a_name_are_in_one_slot(self, name: str) -> None:
         tag = f"{{{name}}}"

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,6 @@ from locks.backends import nodes, scripts
 from locks.backends.clients import lock_key
 from locks.backends.redlock import RedlockBackend
 from locks.testing import (
-    LockBackendContract,
     Outage,
     TcpProxy,
     admit_nodes,
@@ -23,13 +22,14 @@ from locks.testing import (
     fork_child,
     wait_until,
 )
+from tests.contract.sharing import SharedRedis
 from tests.contract.wires import WIRED, wired_redis
 
 Wired = tuple[RedlockBackend, list[TcpProxy]]
 
 
 @pytest.mark.django_db
-class TestRedlock(LockBackendContract):
+class TestRedlock(SharedRedis):
     alias = "redlock"
 
     @pytest.fixture(autouse=True)
@@ -39,6 +39,11 @@ class TestRedlock(LockBackendContract):
     @property
     def backend(self) -> RedlockBackend:
         return cast("RedlockBackend", lock_backends[self.alias])
+
+    def another(self, **params: Any) -> RedlockBackend:
+        made: RedlockBackend = super().another(**params)
+        admit_nodes(made)
+        return made
 
     def expire(self, name: str) -> None:
         for node in self.backend.nodes:
@@ -63,22 +68,6 @@ class TestRedlock(LockBackendContract):
         with wired_redis(self.alias) as (backend, proxies):
             backend.inspect("warm-up")
             yield cast("RedlockBackend", backend), proxies
-
-    def test_key_prefixes_share_a_server_and_nothing_else(self, name: str) -> None:
-        other = type(self.backend)(self.alias, {**self.backend.params, "KEY_PREFIX": "other"})
-        admit_nodes(other)
-        mine, lease = self.acquired(name), self.acquired(name, other)
-        for backend, held in ((self.backend, mine), (other, lease)):
-            assert [(info.name, info.lease_id) for info in backend.list(name)] == [(name, held.lease_id)]
-        assert other.release(lease) is True
-        assert (self.backend.inspect(name) or mine).lease_id == mine.lease_id
-
-    def test_projects_that_name_no_prefix_share_their_lock_names(self, name: str) -> None:
-        plain = {key: value for key, value in self.backend.params.items() if key != "KEY_PREFIX"}
-        one, two = (type(self.backend)(self.alias, plain) for _ in range(2))
-        admit_nodes(one)
-        self.acquired(name, one)
-        assert two.acquire(name) is None
 
     def test_has_five_nodes(self) -> None:
         assert (len(self.backend.nodes), self.backend.quorum) == (5, 3)
