@@ -9,6 +9,9 @@ VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 DJANGO ?=
 ARGS ?=
 
+# A run starts hundreds of processes: each would compile the project anew. `make clean` removes what is kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 bin := $(VENV)/bin
 run := $(bin)/python manage.py
 stamp := $(VENV)/.installed$(if $(DJANGO),-django-$(DJANGO))

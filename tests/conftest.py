@@ -18,6 +18,7 @@ from typing import Any
 
 import django
 import pytest
+from django.conf import settings
 
 from aegis_site.embedded import FolderInUse, Services
 from aegis_site.stores import REQUIRED
@@ -27,6 +28,7 @@ from tests.support.forked import stop_fork_server
 
 PROJECT = Path(__file__).resolve().parent.parent
 SESSIONS_AT_ONCE = 20
+QUICK_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"  # hundreds of users are made, half a second each
 
 services_key = pytest.StashKey[Services | None]()
 
@@ -44,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     config.stash[services_key] = None if any(os.environ.get(name) for name in REQUIRED) else _start_services()
     os.environ["DJANGO_SETTINGS_MODULE"] = "aegis_site.settings"
+    settings.PASSWORD_HASHERS = [QUICK_HASHER, *settings.PASSWORD_HASHERS]
     django.setup()
 
 

@@ -84,6 +84,7 @@ def fill(executions: int, span: float, aliases: list[str], schedules: int = 20) 
     # Of 1,000 ticks 998 are begun or refused, and 158 have a second try.
     ticks = round(executions / 1.156)
     with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0")  # a million rows take what they take
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("SELECT coalesce(max(id), 0) FROM aegis_scheduler_tick")
         after = cursor.fetchone()[0]

@@ -15,6 +15,7 @@ from locks import LockUnavailable, lock_backends
 from locks.backends.base import BaseLockBackend
 from locks.clock import boottime
 from locks.testing import wait_until
+from tests.contract.wires import PATIENCE
 from tests.support.tls import TlsDoor, authority, tls_door
 
 
@@ -33,7 +34,8 @@ def over_tls(alias: str, doors: list[TlsDoor], known: Path | None) -> BaseLockBa
         parts = urlsplit(url)
         user = parts.netloc.rpartition("@")[0]
         urls.append(parts._replace(scheme="rediss", netloc=f"{user}@127.0.0.1:{door.port}", query=query).geturl())
-    return type(backend)("tls", {**backend.params, "LOCATION": urls if alias == "redlock" else urls[0]})
+    location = urls if alias == "redlock" else urls[0]
+    return type(backend)("tls", {**backend.params, "LOCATION": location, "OPTIONS": PATIENCE[alias]})
 
 
 @pytest.fixture(params=["redis", "redlock"])

@@ -21,11 +21,9 @@ from locks.backends.clients import lock_key
 from locks.backends.redis import RedisLockBackend
 from locks.backends.redlock import RedlockBackend
 from locks.testing import FrozenClock, TcpProxy, admit_nodes, wait_until
-from tests.contract.wires import WIRED, wired_redis
+from tests.contract.wires import PATIENCE, WIRED, wired_redis
 
 pytestmark = pytest.mark.django_db
-
-PATIENCE = {"redis": {"SOCKET_TIMEOUT": 30}, "redlock": {"NODE_TIMEOUT": 30}}
 
 
 @dataclass

@@ -16,6 +16,8 @@ from locks.testing import TcpProxy
 
 WIRED = "wired"
 """Alias of the database, and of the lock backends, that are reached over a proxy."""
+PATIENCE = {"redis": {"SOCKET_TIMEOUT": 30}, "redlock": {"NODE_TIMEOUT": 30}}
+"""Options of a backend for tests in which a busy machine must not be taken for a silent server; in seconds."""
 
 
 @contextmanager
