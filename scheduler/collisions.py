@@ -27,11 +27,9 @@ __all__ = [
     "Body",
     "Cause",
     "Duplicate",
-    "LedgerCounts",
     "Overlap",
     "Overlaps",
     "Shared",
-    "agrees",
     "count",
     "duplicates",
     "ledger_duplicates",
@@ -102,14 +100,6 @@ class AuditCounts:
     duplicates: int
     proven: int
     possible: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerCounts:
-    """Collisions as the bodies' own effects show them."""
-
-    duplicates: int
-    overlaps: int
 
 
 def overlaps(bodies: Iterable[Body], *, unlocked: Collection[str] = ("none",)) -> Overlaps:
@@ -242,14 +232,3 @@ def ledger_overlaps(stays: Iterable[tuple[str, datetime, datetime]]) -> int:
 def ledger_duplicates(keys: Iterable[Hashable]) -> int:
     """Effects too many: every key after its first appearance, the key being what must happen once."""
     return sum(number - 1 for number in Counter(keys).values())
-
-
-def agrees(audit: AuditCounts, ledger: LedgerCounts) -> bool:
-    """Whether audit and ledger tell one story, over executions that ended before the cut.
-
-    Duplicates are equal. Overlaps of the ledger lie between the proven ones and all of the audit's: the
-    ledger's stamps are inside the body and the audit's outside, so that equality would be chance. The body
-    should stamp the ledger first and last of all: a meeting outside of its stamps is not in the ledger.
-    """
-    within = audit.proven <= ledger.overlaps <= audit.proven + audit.possible
-    return audit.duplicates == ledger.duplicates and within

@@ -27,6 +27,9 @@ class Effect(models.Model):
     amount_cents = models.PositiveIntegerField(default=0)
     resource = models.CharField(max_length=200, help_text="What must not be touched by two bodies at once.")
     worker = models.CharField(max_length=255)
+    execution_id = models.BigIntegerField(
+        null=True, help_text="The row of the audit that this body was told to be. No reference: the two are compared."
+    )
     entered_at = models.DateTimeField(help_text="By the database's clock, first thing in the body.")
     left_at = models.DateTimeField(null=True, help_text="By the database's clock, last thing in the body.")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Min, QuerySet
 
+from aegis_site.demo.agreement import Stay, agrees
 from aegis_site.demo.models import Effect
 from scheduler import collisions
 from scheduler.audit import bodies_of
@@ -28,6 +29,7 @@ class Result:
     """One schedule's figures. ``prevented`` counts executions; ``missed`` counts misfired ticks.
 
     ``before``: what guarded its earlier ticks where that was changed, the first first; the figures are of all.
+    ``agrees``: whether the audit says what the ledger says.
     """
 
     name: str
@@ -53,14 +55,7 @@ class Result:
     ledger_duplicates: int
     ledger_overlaps: int
     ledger_settled_twice: str
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the audit says what the ledger says."""
-        return collisions.agrees(
-            collisions.AuditCounts(duplicates=self.duplicates, proven=self.overlaps, possible=self.overlaps_possible),
-            collisions.LedgerCounts(duplicates=self.ledger_duplicates, overlaps=self.ledger_overlaps),
-        )
+    agrees: bool
 
 
 def _before(now: Switches, ticks: QuerySet[Tick]) -> list[Switches]:
@@ -89,12 +84,10 @@ def _result(schedule: Schedule) -> Result:
     ticks = Tick.objects.filter(schedule=schedule)
     executions = Execution.objects.filter(tick__schedule=schedule)
     states = Counter(executions.values_list("state", flat=True))
-    counted = collisions.count(bodies_of(executions))
-    effects = list(
-        Effect.objects.filter(schedule=schedule.name, left_at__isnull=False).values_list(
-            "subject", "amount_cents", "resource", "entered_at", "left_at"
-        )
-    )
+    bodies = bodies_of(executions)
+    counted = collisions.count(bodies)
+    effects = Effect.objects.filter(schedule=schedule.name, left_at__isnull=False)
+    stays = [Stay(**row) for row in effects.values(*Stay.__annotations__)]
     waits = sorted(ms for ms in executions.values_list("acquire_ms", flat=True) if ms is not None)
     return Result(
         name=schedule.name,
@@ -116,22 +109,21 @@ def _result(schedule: Schedule) -> Result:
         failed=states[ExecutionState.FAILED],
         acquire_p50_ms=_percentile(waits, 0.50),
         acquire_p99_ms=_percentile(waits, 0.99),
-        ledger_effects=len(effects),
-        ledger_duplicates=collisions.ledger_duplicates([subject for subject, *_ in effects]),
-        ledger_overlaps=collisions.ledger_overlaps(
-            (name, entered, left) for _, _, name, entered, left in effects if left
-        ),
-        ledger_settled_twice=_money_twice([(subject, cents) for subject, cents, *_ in effects]),
+        ledger_effects=len(stays),
+        ledger_duplicates=collisions.ledger_duplicates(stay.subject for stay in stays),
+        ledger_overlaps=collisions.ledger_overlaps((stay.resource, stay.entered_at, stay.left_at) for stay in stays),
+        ledger_settled_twice=_money_twice(stays),
+        agrees=agrees(bodies, stays),
     )
 
 
-def _money_twice(settled: list[tuple[str, int]]) -> str:
+def _money_twice(stays: list[Stay]) -> str:
     """The amounts that were settled again after the first time, as money."""
     seen: set[str] = set()
     again = 0
-    for subject, cents in settled:
-        again += cents if subject in seen else 0
-        seen.add(subject)
+    for stay in stays:
+        again += stay.amount_cents if stay.subject in seen else 0
+        seen.add(stay.subject)
     return f"{again // 100}.{again % 100:02d}"
 
 

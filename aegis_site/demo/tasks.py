@@ -39,6 +39,7 @@ def done(kind: Effect.Kind, context: RunContext, *, amount_cents: int = 0) -> It
         amount_cents=amount_cents,
         resource=context.lock_name,
         worker=context.worker,
+        execution_id=context.execution_id,
         entered_at=DatabaseClock(),
     )
     try:

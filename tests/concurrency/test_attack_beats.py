@@ -215,7 +215,7 @@ def test_thirty_seconds_without_a_beat_are_no_flood_unless_all_was_asked_for(
 def test_a_thousand_schedules_due_at_once_are_each_stored_and_published_once(
     celery_processes: CeleryProcesses, settings: Any
 ) -> None:
-    # No worker takes the messages, and a slow machine needs longer than the ten seconds after which they are sent again.
+    # No worker takes the messages, and a slow machine needs longer than the time after which they are sent again.
     settings.AEGIS = {**settings.AEGIS, "REDISPATCH_GRACE": 300}
     for number in range(1000):
         make_schedule(f"s{number}", once_at=datetime(2026, 1, 1, tzinfo=UTC), task=DIGEST, queue=QUEUE)

@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.collisions import (
-    AuditCounts,
     Body,
     Cause,
-    LedgerCounts,
-    agrees,
     count,
     duplicates,
     ledger_duplicates,
@@ -167,14 +164,6 @@ def test_ledger_counts_in_the_same_way() -> None:
     assert ledger_overlaps([("a", t(0), t(9)), ("a", t(1), t(2)), ("a", t(3), t(12)), ("a", t(10), t(11))]) == 3
     assert ledger_overlaps([("a", t(0), t(9)), ("b", t(1), t(2)), ("a", t(9), t(10)), ("a", t(5), t(5))]) == 0
     assert ledger_duplicates([(1, "settle"), (1, "settle"), (2, "settle"), (1, "settle")]) == 2
-
-
-def test_audit_and_ledger_agree_within_what_is_possible() -> None:
-    audit = AuditCounts(duplicates=2, proven=3, possible=1)
-    assert [agrees(audit, LedgerCounts(duplicates=2, overlaps=n)) for n in (2, 3, 4, 5)] == [
-        False, True, True, False,
-    ]  # fmt: skip
-    assert not agrees(audit, LedgerCounts(duplicates=1, overlaps=3))
 
 
 @dataclass(frozen=True)
