@@ -108,6 +108,8 @@ class TcpProxy:
                 if is_answer:
                     self.held += not self._flowing.is_set()
                     self._flowing.wait()
+                if self._mode == "cut":  # what comes between the cut and the end of this wire is lost
+                    break
                 if self._mode == "lose" or (is_answer and self._mode == "swallow"):
                     self.dropped += 1
                     with self._lock:

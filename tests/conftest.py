@@ -19,6 +19,8 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from aegis_site.embedded import FolderInUse, Services
 from aegis_site.stores import REQUIRED
@@ -29,6 +31,10 @@ from tests.support.forked import stop_fork_server
 PROJECT = Path(__file__).resolve().parent.parent
 SESSIONS_AT_ONCE = 20
 QUICK_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"  # hundreds of users are made, half a second each
+
+# How long an example takes says how busy the machine is.
+hypothesis_settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("busy")
 
 services_key = pytest.StashKey[Services | None]()
 

@@ -15,6 +15,7 @@ from aegis_site.soak.measured import cells
 from aegis_site.soak.verdicts import Broken, Finding, findings, takeovers, void
 
 SHOWN = 20  # findings told one by one
+STARVED = "this machine had no CPU time to spare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Verdict:
         if not self.history.fenced and Broken.STALE not in seen:
             reasons.append("without the commit guard no stale effect was written")
         if starved := sum(finding.starved for finding in self.shown):
-            reasons.append(f"{starved} fire times were missed while this machine had no CPU time to spare")
+            reasons.append(f"{starved} fire times were missed or taken over late: {STARVED}")
         return reasons
 
 

@@ -234,12 +234,16 @@ def _committed_unheard(history: History, start: Start, stay: Stay) -> bool:
 
 
 def _takeovers(history: History) -> Iterator[Finding]:
-    """After a kill the name is taken again within the bound, where no other fault was in the way."""
+    """After a kill the name is taken again within the bound, unless another fault or a busy machine is in the way."""
     for stay, delay in takeovers(history):
         others = [f for f in history.faults if not f.killed and _near(history, f, stay.ended, stay.ended + delay)]
         if delay > history.aftermath and not others:
-            detail = f"{delay:.1f} s after execution {stay.execution} was killed"
-            yield _broken(Broken.TAKEOVER, stay.alias, stay.schedule, detail)
+            starved = history.load.starved(stay.ended, stay.ended + delay)
+            yield Finding(
+                what=Broken.TAKEOVER, alias=stay.alias, schedule=stay.schedule,
+                detail=f"{delay:.1f} s after execution {stay.execution} was killed",
+                faults=frozenset(), promised=not starved, starved=starved,
+            )  # fmt: skip
 
 
 def takeovers(history: History) -> list[tuple[Stay, float]]:

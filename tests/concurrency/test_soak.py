@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from aegis_site.soak.cli.soak import INCONCLUSIVE
+from aegis_site.soak.report import STARVED
 from aegis_site.stores import OPTIONAL, REQUIRED
 from tests.support.processes import PROJECT
 
@@ -31,12 +33,17 @@ def soak(environment: dict[str, str], *arguments: str) -> tuple[int, dict[str, A
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
+def only_starved(status: int, verdict: dict[str, Any]) -> bool:
+    """Whether the run proves less than it might because other work took the cores: it says so, and breaks nothing."""
+    return status == INCONCLUSIVE and all(STARVED in reason for reason in verdict["inconclusive"])
+
+
 def test_under_kills_and_duplicates_every_promise_holds(environment: dict[str, str]) -> None:
     status, verdict, told = soak(
         environment, "--ticks", "300", "--workers", "2", "--faults", "kill,duplicate,beat-kill"
     )
     assert verdict["broken_promises"] == [], told
-    assert status == 0, (verdict["inconclusive"], told)
+    assert status == 0 or only_starved(status, verdict), (verdict["inconclusive"], told)
     assert verdict["ticks"] >= 300 and verdict["faults"]
     for alias, figures in verdict["strategies"].items():
         if alias != "none":
@@ -51,4 +58,5 @@ def test_without_the_tick_guard_the_same_duplicates_are_run(environment: dict[st
         alias: figures["found"]["G2 second body of one tick"] for alias, figures in verdict["strategies"].items()
     }
     assert sum(counts["count"] for alias, counts in found.items() if alias != "none") > 0, told
-    assert status == 0, (verdict["inconclusive"], verdict["broken_promises"], told)
+    assert verdict["broken_promises"] == [], told
+    assert status == 0 or only_starved(status, verdict), (verdict["inconclusive"], told)

@@ -38,7 +38,7 @@ def test_no_walk_breaks_the_contract(alias: str) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Walk,
         settings=settings(
-            max_examples=WALKS, stateful_step_count=STEPS, deadline=None, derandomize=CHOSEN,
+            max_examples=WALKS, stateful_step_count=STEPS, derandomize=CHOSEN,
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from celery import Celery
@@ -18,10 +19,9 @@ from scheduler.models import LockName, Schedule, Tick
 from scheduler.recurrence import Recurrence
 from scheduler.states import TickState
 from tests.integration.test_celery_in_place import asked, child, tell  # noqa: F401
-from tests.integration.test_ticker import due_schedule
 from tests.integration.test_waiting_starts import in_the_background
 from tests.support import wait_until
-from tests.support.engine import make_schedule
+from tests.support.engine import database_now, make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -112,8 +112,10 @@ def test_a_run_by_hand_gives_up_where_the_name_is_not_given_in_time(monkeypatch:
 
 def test_a_pass_that_takes_too_long_leaves_the_rest_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minting, "PASS_BUDGET", 0.0)
-    for number in range(3):
-        due_schedule(f"each-second-{number}", activated=1.5)
+    due = database_now() - timedelta(seconds=1)
+    for number in range(3):  # due once, however long the passes take
+        make_schedule(f"once-{number}", once_at=due)
+    Schedule.objects.update(activated_at=due - timedelta(hours=1))
     stored = [minting.mint() for _ in range(3)]
     names = [{tick.schedule_name for tick in one.ticks} for one in stored]
     assert [len(one) for one in names] == [1, 1, 1] and len(set.union(*names)) == 3

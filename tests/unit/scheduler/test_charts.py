@@ -7,7 +7,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.charts import Count, Meeting, Refusal, Span, Window, bars, bin_seconds, strips, timeline
@@ -61,7 +61,6 @@ class TestScale:
         assert [tick.label for tick in ticks] == ["18:00", "19:00", "20:00", "21:00", "22:00", "23:00"]
 
     @given(start=st.integers(0, 4 * 10**8), length=st.floats(0.5, 4 * 10**7), width=st.integers(300, 2000))
-    @settings(deadline=None)
     def test_ticks_lie_apart_inside_the_drawing(self, start: int, length: float, width: int) -> None:
         begin = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
         scale = TimeScale(
@@ -116,7 +115,6 @@ class TestBars:
         assert stack[-1].name == "00:00 to 00:30: 1 overlap"
         assert chart.y_ticks[-1].label == "1,000"
 
-    @settings(deadline=None)
     @given(
         per_bin=st.lists(
             st.dictionaries(
@@ -287,7 +285,6 @@ SPANS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(spans=st.lists(SPANS, max_size=40), most=st.sampled_from([5, 500]))
 def test_every_mark_lies_inside_the_drawing_and_none_covers_another(spans: list[Span], most: int) -> None:
     chart = drawn(spans, now=t(50), most_marks=most)

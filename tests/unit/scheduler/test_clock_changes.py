@@ -92,7 +92,7 @@ def instant_of(wall: datetime, zone: ZoneInfo) -> datetime:
     return instant
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @pytest.mark.parametrize(("zone", "day"), DAYS)
 @given(minute=parts(60, 60), hour=HOURS, moments=st.lists(st.integers(0, 2 * DAY), min_size=1, max_size=30))
 def test_next_is_the_least_later_fire_time(zone: str, day: str, minute: Part, hour: Part, moments: list[int]) -> None:
@@ -127,7 +127,7 @@ def test_half_hour_change_does_not_move_the_rest_of_the_day() -> None:
 
 
 @pytest.mark.parametrize("zone_name", ["America/New_York", "Europe/Berlin", "Asia/Kathmandu", "UTC"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     expression=st.sampled_from(
         [
@@ -166,7 +166,6 @@ def test_clock_changes_are_found_to_the_second() -> None:
     assert changes[1].span == (datetime(2027, 10, 31, 2), datetime(2027, 10, 31, 3))
 
 
-@settings(deadline=None)
 @given(cut=st.integers(-3 * 10**6, 3 * 10**6))
 def test_a_change_belongs_to_the_stretch_that_ends_at_or_after_it(cut: int) -> None:
     change = datetime(2027, 3, 28, 1, tzinfo=UTC)

@@ -199,7 +199,7 @@ def count_by_pairs(stays: list[tuple[str, datetime, datetime]]) -> int:
     )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(histories())
 def test_proven_is_true_and_no_true_overlap_is_missed(history: list[Truth]) -> None:
     truth = {entry.row.execution_id: entry for entry in history}
@@ -219,7 +219,6 @@ def test_proven_is_true_and_no_true_overlap_is_missed(history: list[Truth]) -> N
     assert ledger_overlaps([(e.name, t(e.start), t(e.end)) for e in history]) == true_count
 
 
-@settings(deadline=None)
 @given(histories())
 def test_shared_stretches_are_those_in_which_two_are_inside(history: list[Truth]) -> None:
     rows = [entry.row for entry in history]

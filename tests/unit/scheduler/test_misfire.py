@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.misfire import POLICIES, Decision, Planned, SkippedStretch, decide
@@ -155,7 +155,6 @@ RECURRENCES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(
     recurrence=RECURRENCES,
     length=st.integers(1, 40_000 * 10**6),
@@ -223,7 +222,6 @@ def test_a_named_fire_time_that_nobody_stored_in_time_is_missed_like_any_other()
     assert caught_up.ticks == (Planned(fire_time=at, late=True),)
 
 
-@settings(deadline=None)
 @given(
     offset=st.integers(-100_000, 100_000),
     days=st.floats(0, 20),

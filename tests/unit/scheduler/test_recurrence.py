@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.recurrence import InvalidRecurrence, Recurrence, cron, every, once, smallest_period
@@ -92,7 +92,6 @@ RECURRENCES = st.one_of(
 INSTANTS = st.integers(0, 10**11).map(lambda micro: NOON + timedelta(microseconds=micro))
 
 
-@settings(deadline=None)
 @given(recurrence=RECURRENCES, after=INSTANTS, length=st.integers(0, 10**10))
 def test_stretch_count_and_last_agree_with_next_after(recurrence: Recurrence, after: datetime, length: int) -> None:
     until = after + timedelta(microseconds=length)
@@ -174,7 +173,6 @@ def test_refused_expression_names_field_value_and_remedy(expression: str, messag
     assert message in caught.value.message
 
 
-@settings(deadline=None)
 @given(text=st.text(alphabet="0123456789*/-,#@LWMONFEBsun \t\x00²", max_size=25))
 def test_any_text_is_accepted_or_refused_with_a_sentence(text: str) -> None:
     try:

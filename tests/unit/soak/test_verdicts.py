@@ -258,6 +258,8 @@ def test_a_late_takeover_is_seen_and_counted_from_the_death() -> None:
     )
     assert [round(delay, 1) for _, delay in takeovers(cut)] == [10.7]
     assert only(cut, Broken.TAKEOVER).promised
+    starved = Verdict.of(replace(cut, load=Load([(float(second), 100.0) for second in range(40)])), 1.0)
+    assert starved.broken == [] and len(starved.inconclusive) == 1
 
 
 def test_nobody_enters_while_the_store_is_down() -> None:
