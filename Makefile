@@ -41,9 +41,9 @@ $(stamp): requirements.txt requirements-dev.txt
 demo: $(stamp)  ## Watch ticks collide and stop colliding (ARGS="--seconds 45 --format json")
 	$(run) aegis demo $(ARGS)
 
-# Six at a time on two cores: most tests wait for processes. Each of the six starts servers of its own.
+# Four at a time on two cores: most tests wait for processes. Each of the four starts servers of its own.
 test: $(stamp)  ## Run all tests on real services (ARGS="-k name")
-	$(bin)/python -m pytest -n 6 --dist worksteal $(ARGS)
+	$(bin)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-contract: $(stamp)  ## Run the contract that every lock backend keeps
 	$(bin)/python -m pytest tests/contract $(ARGS)
